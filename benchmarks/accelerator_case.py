@@ -22,10 +22,10 @@ from benchmarks.traced_flops import traced_flops
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, Compute, Runtime
 from dpgen_jax.core.types import Method, Private, Records
-from dpgen_jax.methods.shared.precision import units_in
 from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.calibrate_config import complete
+from dpgen_jax.run.capacity import units_in_precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
     config = complete(case.method,
                       dataclasses.replace(preset.config, steps=10, **{field: count}),
                       preset.spec, Budget(float("inf"), preset.delta))
-    method = units_in(methods.get(case.method).build(
+    method = units_in_precision(methods.get(case.method).build(
         config, preset.spec, Runtime(moments=case.moments)), case.compute)
     needed, free = teachers.unit_bytes(method) * count, common.available_bytes()
     if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:

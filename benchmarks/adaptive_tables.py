@@ -27,10 +27,9 @@ from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.methods.shared import graphical, learned, tree
-from dpgen_jax.methods.shared.table_facts import LEAST, Facts
-from dpgen_jax.methods.shared.table_plan import COARSE
-from dpgen_jax.methods.shared.table_state import Public
+from dpgen_jax.methods.shared import table_models, table_plan, table_tree
+from dpgen_jax.methods.shared.table_models import LEAST, Facts
+from dpgen_jax.methods.shared.table_plan import COARSE, Public
 
 TABLES = ("adult", "loans", "dense", "rare", "breast_cancer")
 MOST_MEGABYTES = 16.0
@@ -65,7 +64,7 @@ def drawn(run: Simulation, facts: Facts, model: Any, n: int) -> tuple[np.ndarray
     """
     p, public = run.plan, facts.public
     np.random.seed(run.seed)  # noqa: NPY002 - mbi draws by it
-    with graphical.exact():
+    with table_models.exact():
         groups = model.synthetic_data(rows=n, method="sample").to_dict()
     y = groups[p.d].astype(np.int32)
     start, width = p.grid.ends
@@ -73,12 +72,13 @@ def drawn(run: Simulation, facts: Facts, model: Any, n: int) -> tuple[np.ndarray
     for i in range(p.d):
         inside = public.group_of[i] == groups[i][:, None]
         mass = np.cumsum(facts.within[i][y] * inside, 1)
-        bins = np.asarray(tree.sampled_places(mass, run.rng.random(n)))
+        bins = np.asarray(table_tree.sampled_places(mass, run.rng.random(n)))
         of_bin = (public.bin_of[i] == np.arange(p.bins)[:, None]) * public.fine[i]
-        cell = np.asarray(tree.sampled_places(np.cumsum(of_bin, 1)[bins], run.rng.random(n)))
+        cell = np.asarray(table_tree.sampled_places(np.cumsum(of_bin, 1)[bins], run.rng.random(n)))
         found[:, :, i] = cell, start[i, cell] + run.rng.random(n) * width[i, cell]
     rows = p.grid.rows(found[0].astype(np.int32), found[1].astype(np.float32))
-    return np.asarray(learned.whole(run.dataset.spec, rows)), y, found[0].astype(np.int32)
+    return np.asarray(table_plan.whole_features(run.dataset.spec,
+                                                rows)), y, found[0].astype(np.int32)
 
 
 def chosen(run: Simulation, facts: Facts, first: Any) -> list[tuple[int, int]]:
@@ -119,7 +119,7 @@ def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: 
     bins = np.take_along_axis(public.bin_of.T, run.codes, 0)
     groups = np.take_along_axis(public.group_of.T, bins, 0)
     label, tables, measured = np.clip(run.dataset.y_train, 0, p.classes - 1), len(pairs) / share, []
-    with graphical.exact():
+    with table_models.exact():
         for pair in pairs:
             axes = [(label, p.classes)] * (p.edge_classes > 1)
             axes += [(groups[:, column], p.groups) for column in pair]
@@ -144,16 +144,16 @@ def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, Facts,
     facts, _ = run.facts(public)
     if way.again:
         facts = run.pairs_again(facts, way.again)
-    first = graphical.estimated(run.plan, graphical.measurements(
-        facts, graphical.second_parents(facts)))
+    first = table_models.estimated(run.plan, table_models.measurements(
+        facts, table_models.second_parents(facts)))
     pairs = chosen(run, facts, first)
     if (rest := 1 - way.further - way.again) > 0:  # goes to the tables of today
         weights = np.floor(np.asarray(public.weights) * rest**0.5).astype(np.int32)
         later, _ = run.facts(run.step(dataclasses.replace(public, weights=weights)))
         facts = dataclasses.replace(later, pairs=facts.pairs, pair_noise=facts.pair_noise)
-    measured = [*graphical.measurements(facts, graphical.second_parents(facts)),
+    measured = [*table_models.measurements(facts, table_models.second_parents(facts)),
                 *further(run, facts, pairs, way.further)]
-    return graphical.estimated(run.plan, measured), facts, len(pairs)
+    return table_models.estimated(run.plan, measured), facts, len(pairs)
 
 
 def ways(run: Simulation, n: int) -> dict[str, dict[str, Any]]:
@@ -166,8 +166,8 @@ def ways(run: Simulation, n: int) -> dict[str, dict[str, Any]]:
     if not run.plan.pairs:
         return found
     facts, _ = run.facts(last)
-    today = graphical.estimated(run.plan, graphical.measurements(
-        facts, graphical.second_parents(facts)))
+    today = table_models.estimated(run.plan, table_models.measurements(
+        facts, table_models.second_parents(facts)))
     x, y, _ = drawn(run, facts, today, n)
     found["today, graphical"] = measures.measured((x, y), test, spec, run.seed)
     for name, way in WAYS.items():

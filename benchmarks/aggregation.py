@@ -38,9 +38,9 @@ import threadpoolctl
 from benchmarks import common
 from benchmarks.step_case import Library
 from dpgen_jax import presets
-from dpgen_jax.aggregation import projection
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Array, Method, Private, Records
 from dpgen_jax.methods import gpate
@@ -176,16 +176,16 @@ def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library
     bound, (_, rows, dimension) = method.mechanism.bound, x.shape
 
     def ask(key: Array, public: Any) -> Array:
-        return projection.matrices(key, rows, dimension, bound.columns)
+        return teacher_votes.projection_matrices(key, rows, dimension, bound.columns)
 
     def absorb(key: Array, public: Any, matrices: Array, released: Array):
-        return (matrices, released, projection.reconstruct(matrices, released)), {}
+        return (matrices, released, teacher_votes.reconstruct(matrices, released)), {}
 
     only = dataclasses.replace(
         method, ask=ask, absorb=absorb, init_unit=lambda key: (),
         init=lambda key: absorb(key, None, ask(key, None), jnp.zeros((rows, bound.columns)))[0],
         learn=lambda key, unit, records, matrices: unit,
-        answer=lambda key, unit, records, matrices: projection.project(matrices, records.x))
+        answer=lambda key, unit, records, matrices: teacher_votes.project(matrices, records.x))
     records = Private(Records(x, np.zeros(len(x), np.int32)))
     return Library(only, records, jax.random.key(seed), layout, seed)
 

@@ -30,11 +30,11 @@ from benchmarks import common
 from dpgen_jax import methods, presets
 from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Method
-from dpgen_jax.private.layout import Layout, spread
-from dpgen_jax.run import capacity, loop, noise_digests
+from dpgen_jax.private.teachers import Layout, spread
+from dpgen_jax.run import capacity, loop
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 ROWS = (("datalens", "mnist-eps1"), ("gpate", "mnist-eps1-sum"), ("gswgan", "mnist-published"),
@@ -101,7 +101,7 @@ def measured(method: Method, layout: Layout, root: Path, blocks: int) -> dict[st
     clock, key = Clock(), secrets.token_bytes(32)
 
     def noted(first: int, bits: list[np.ndarray]) -> None:
-        noise_digests.append(root / "digests", key, first, bits)
+        loop.append_digests(root / "digests", key, first, bits)
 
     with Ledger.create(root / "ledger.jsonl", header, witness) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
@@ -125,14 +125,14 @@ def block(job: loop.Job, left: int, clock: Clock, noted: Callable) -> tuple[int,
         charged = mechanism.pending_charge(ledger.spent(), first, n)
         ticket = ledger.reserve(charged, n)
     with clock("draw"):
-        source = noise_digests.Remembered(job.bits)
+        source = loop.Remembered(job.bits)
         draws = loop.draw(mechanism, job.layout, source, first, n, job.longest)
     with clock("send"):
         jax.block_until_ready([
             spread(draws.private_inputs, job.layout),
             *(jax.device_put(array, job.layout.replicated) for array in draws[1:])])
     with clock("digest"):
-        noted(first, noise_digests.secret_bits(mechanism, draws, source.drawn, n))
+        noted(first, loop.secret_bits(mechanism, draws, source.drawn, n))
     with clock("settle"):
         ledger.settle(ticket, charged, n)
     return n, sum(array.nbytes for array in draws)

@@ -24,9 +24,9 @@ from scipy.stats import binom
 
 from benchmarks import claimed_codes, common
 from dpgen_jax import presets
-from dpgen_jax.accountant import gaussian, gdp, published, published_sampling
+from dpgen_jax.accountant import composition, published
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.methods import dpcgan
 
 DELTA = 1e-5
@@ -34,7 +34,7 @@ DELTA = 1e-5
 
 def composed(sigma: float, samples: int, delta: float = DELTA) -> float:
     """Return the exact epsilon of `samples` per-sample Gaussians of multiplier sigma."""
-    return gaussian.epsilon(((GaussianEvent(sigma, 1), samples),), delta)
+    return composition.epsilon_of(((GaussianEvent(sigma, 1), samples),), delta)
 
 
 def revealed(sigma: float, batch: int, steps: int, critics: int, delta: float = DELTA) -> float:
@@ -57,7 +57,8 @@ def revealed(sigma: float, batch: int, steps: int, critics: int, delta: float = 
     weights = binom.pmf(participations, steps, 1 / critics)
 
     def exceeds(epsilon: float) -> bool:
-        deltas = [gdp.delta_at(math.sqrt(n * batch) / sigma, epsilon) for n in participations]
+        deltas = [composition.gaussian_delta(math.sqrt(n * batch) / sigma, epsilon)
+                  for n in participations]
         return weights @ deltas + binom.sf(participations[-1], steps, 1 / critics) > delta
 
     low, high = 0.0, 1e5
@@ -78,7 +79,7 @@ def conversions() -> list[dict[str, Any]]:
     The steps are those that its target allows by the classic conversion, or that the paper ran.
     """
     datalens, gpate = published.datalens, published.gpate
-    wor = published_sampling
+    wor = published
     cases: list[tuple[str, Published, float, int | None]] = [
         ("datalens, MNIST, epsilon 1", datalens(200, 15, 5000, DELTA), 1.0, None),
         ("datalens, MNIST, epsilon 10 (its table: k 350, sigma 900)",
@@ -111,7 +112,7 @@ def settings() -> list[dict[str, Any]]:
     celeba = {"critics": 2543, "steps": 20000, "batch": 32, "sigma": 0.61135}
     rows = []
     for name, s in (("MNIST, Fashion-MNIST", mnist), ("CelebA", celeba)):
-        claim = claims(published_sampling.gswgan(
+        claim = claims(published.gswgan(
             s["critics"], s["batch"], s["sigma"], DELTA), s["steps"])
         rotation = math.ceil(s["steps"] / s["critics"])
         rows.append({"system": "gswgan", "data": name, **s, **claim,
@@ -123,7 +124,7 @@ def settings() -> list[dict[str, Any]]:
     for name, s, t_c in (("MNIST, Fashion-MNIST", mnist, 6000), ("CelebA", celeba, 1000)):
         before = math.ceil(t_c / s["critics"])
         after = math.ceil((s["steps"] - t_c) / s["critics"])
-        claim = claims(published_sampling.dpac(
+        claim = claims(published.dpac(
             s["critics"], s["batch"], s["sigma"], DELTA), s["steps"])
         rows.append({"system": "dpac", "data": name, **s, "t_c": t_c, **claim,
                      "visits_rotation": before + after,
@@ -131,7 +132,7 @@ def settings() -> list[dict[str, Any]]:
                      "proven_rotation_as_the_paper_says": composed(
                          s["sigma"], math.ceil(s["steps"] / s["critics"]) * 32)})
     visits, delta = math.ceil(30000 / 866), 1 / 866
-    claim = claims(published_sampling.gswgan_federated(866, 32, 1.07, delta), 30000)
+    claim = claims(published.gswgan_federated(866, 32, 1.07, delta), 30000)
     rows.append({"system": "gswgan, federated", "data": "Federated EMNIST", "critics": 866,
                  "steps": 30000, "batch": 32, "sigma": 1.07, "visits_rotation": visits,
                  **claim,
@@ -153,7 +154,7 @@ def baselines() -> list[dict[str, Any]]:
              "paper": "GS-WGAN, appendix C.4", "steps": config.steps, "batch": config.batch,
              "sigma": config.sigma, "clip": config.clip, "stated": 10.0,
              "by_its_code": formula.epsilon(config.steps, "classic"),
-             "proven": gaussian.epsilon(events, DELTA)}]
+             "proven": composition.epsilon_of(events, DELTA)}]
 
 
 def reached() -> list[dict[str, Any]]:

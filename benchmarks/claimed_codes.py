@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Relation
@@ -68,14 +68,14 @@ def settings_of_papers() -> list[dict[str, Any]]:
 
 def exact(sigma: float, squared_sensitivity: int, count: int, delta: float = DELTA) -> float:
     """Return the exact epsilon of Gaussian releases."""
-    return gaussian.epsilon(((GaussianEvent(sigma, squared_sensitivity), count),), delta)
+    return composition.epsilon_of(((GaussianEvent(sigma, squared_sensitivity), count),), delta)
 
 
 def codes() -> list[dict[str, Any]]:
     """Return a row for each code: what it claims, what is sound, and what is wrong."""
     votes, teachers = 4 * 200 * 15, 80
     drawn = GaussianEvent(1.12 / 2, 1)  # four tensors of norm C each: 2 C together
-    counted = {relation: gaussian.epsilon(((PoissonGaussianEvent(
+    counted = {relation: composition.epsilon_of(((PoissonGaussianEvent(
         drawn, 600 / 55_000, relation), 30_000),), DELTA)
         for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)}
     rows = [

@@ -32,12 +32,12 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import common
 from dpgen_jax import data, methods, presets
-from dpgen_jax.accountant import gdp
+from dpgen_jax.accountant import composition
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime, to_json
-from dpgen_jax.data.held_out import hashes
+from dpgen_jax.data.parts import held_out_hashes
+from dpgen_jax.evaluation.prediction import CLASSIFIERS, score
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.evaluation.table_models import CLASSIFIERS, score
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import lifecycle
 
@@ -99,7 +99,7 @@ CASES = {
 def folds(dataset: data.Dataset) -> np.ndarray:
     """Return the fold of each training record, int [n]."""
     return np.array([int.from_bytes(record[:8].tobytes(), "little") * FOLDS >> 64
-                     for record in hashes(dataset.x_train, dataset.y_train)])
+                     for record in held_out_hashes(dataset.x_train, dataset.y_train)])
 
 
 def release_of(case: Case, dataset: data.Dataset) -> tuple[Release, float]:
@@ -227,7 +227,7 @@ def noisy_means(dataset: data.Dataset, epsilon: float = 1.0) -> dict[str, Any]:
     """
     fold, values = folds(dataset), []
     length = math.sqrt(dataset.x_train.shape[1]) / 2
-    noise = 2 * length / brentq(lambda mu: gdp.delta_at(mu, epsilon) - 1e-5, 1e-3, 10)
+    noise = 2 * length / brentq(lambda mu: composition.gaussian_delta(mu, epsilon) - 1e-5, 1e-3, 10)
     for run in range(10 * FOLDS):
         rng = np.random.default_rng(run)
         inside = fold != run % FOLDS

@@ -28,8 +28,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import ImageSpec, Private, Records
 from dpgen_jax.methods import gswgan
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.private import teachers
 from dpgen_jax.run.capacity import choose_layout
 

@@ -24,8 +24,8 @@ from benchmarks.common import command
 from benchmarks.systems_shown import shown_name
 from dpgen_jax import data, methods
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.folder import read_json
 
 
 def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks import common
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.core.run_folder import read_json
 
 
 def main() -> None:

@@ -5,7 +5,8 @@
 Two parts of a round of the preset `mnist-published` are lowered, each with a pool of 32 fakes a
 class and with none, and XLA counts their operations without compiling them: the query, which
 generates the pool, and one step of one critic, which draws 32 fakes from the pool or generates
-them, as in Algorithm 1 (`methods/shared/fakes.py`). A round with n critics is one query and n times
+them, as in Algorithm 1 (`methods/shared/critics.py`). A round with n critics is one query and n
+times
 5 steps. The record is results/fakes.json.
 """
 

@@ -32,16 +32,16 @@ from matplotlib.figure import Figure
 
 from benchmarks import common, federations
 from dpgen_jax import data, methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import ideal_noise
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, digest, to_json
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.data import without_empty_slots
-from dpgen_jax.evaluation import fidelity, inception, judge
-from dpgen_jax.evaluation.by_client import by_client
-from dpgen_jax.run import lifecycle, protection
-from dpgen_jax.run.folder import read_json, write_json
+from dpgen_jax.evaluation import fidelity, inception
+from dpgen_jax.evaluation.fidelity import by_client
+from dpgen_jax.run import lifecycle, planning
 
 SAMPLES = 4000
 PRESETS = {"gswgan": "federated", "fedavg_gan": "femnist"}
@@ -125,7 +125,7 @@ def options(args: argparse.Namespace, dataset: data.Dataset, root: Path) -> fede
         args.public, classes=args.classes, image_size=args.image_size)
     return federations.Options(
         choice, args.accuracy and tuple(args.accuracy), public, args.epsilon * READER_SHARE,
-        delta(dataset), root / "reader", course=judge.COURSES["fast" if args.fast else "full"])
+        delta(dataset), root / "reader", course=fidelity.COURSES["fast" if args.fast else "full"])
 
 
 def delta(dataset: data.Dataset) -> float:
@@ -140,7 +140,7 @@ def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: P
     fields = {"steps": args.steps, "sigma": case.noise}
     config = dataclasses.replace(preset.config, **{
         name: value for name, value in fields.items() if value is not None})
-    part, config = protection.federated(dataset, config)
+    part, config = planning.federated(dataset, config)
     budget = Budget(args.epsilon if case.noise is None else math.inf, delta(dataset))
     known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
         entry.what for entry in part.uncovered]])[:10]
@@ -160,14 +160,15 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
     """Return what the noise amounts to, proven and by the paper's formula."""
     spent = methods.get(method).mechanism(config, spec).events(config.steps)
     paper = methods.published(method, config, delta)
-    return {"delta": delta, "epsilon_of_ideal_noise": gaussian.epsilon(ideal_noise(spent), delta),
+    return {"delta": delta,
+            "epsilon_of_ideal_noise": composition.epsilon_of(ideal_noise(spent), delta),
             "as_published": paper and {"epsilon": paper.epsilon(config.steps),
                                        "epsilon_classic": paper.epsilon(config.steps, "classic"),
                                        "formula": paper.formula}}
 
 
 def measured(case: Case, args: argparse.Namespace, federation: federations.Federation,
-             dataset: data.Dataset, cnn: judge.Judge, root: Path) -> tuple[dict, np.ndarray]:
+             dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
     """Train and measure one run, or go on with it; return its row and some samples."""
     request_of_run, part = request(case, args, federation.dataset, root)
     release = federations.trained(request_of_run, part)
@@ -181,7 +182,7 @@ def measured(case: Case, args: argparse.Namespace, federation: federations.Feder
 
 
 def _row(case: Case, args: argparse.Namespace, federation: federations.Federation,
-         dataset: data.Dataset, cnn: judge.Judge, release: lifecycle.Release,
+         dataset: data.Dataset, cnn: fidelity.Judge, release: lifecycle.Release,
          samples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
     """Measure a release."""
     features = None
@@ -228,9 +229,9 @@ def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
     where, dataset = common.machine(), loaded(args)
     real = without_empty_slots(dataset)
     kept = root / f"cnn-{digest([args.dataset, args.classes, args.image_size, args.fast])[:10]}"
-    cnn = federations.trained_once(kept, lambda: judge.train(
+    cnn = federations.trained_once(kept, lambda: fidelity.train_judge(
         (real.x_train, real.y_train), (dataset.x_test, dataset.y_test),
-        judge.COURSES["fast" if args.fast else "full"], log=print))
+        fidelity.COURSES["fast" if args.fast else "full"], log=print))
     chosen = options(args, dataset, root)
     both = federations.federations(dataset, chosen, cnn)
     out = args.json or common.RESULTS / f"federated-{dataset.name}.json"

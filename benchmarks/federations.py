@@ -23,12 +23,12 @@ from dpgen_jax.accountant import events
 from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import EMPTY
-from dpgen_jax.data import client_choice, clients
-from dpgen_jax.data.client_choice import Classifier, Range
-from dpgen_jax.evaluation import judge
-from dpgen_jax.run import lifecycle, protection
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.data import clients
+from dpgen_jax.data.clients import Classifier, Range
+from dpgen_jax.evaluation import fidelity
+from dpgen_jax.run import lifecycle, planning
 
 CHOICES = ("halves", "private", "public", "bought")
 """How clients are chosen: by number alone; by a CNN trained on their records, as the papers do,
@@ -80,7 +80,7 @@ class Options:
     delta: float = 1e-5
     reader: Path | None = None
     preset: str = "femnist"
-    course: judge.Course = judge.FULL
+    course: fidelity.Course = fidelity.FULL
 
 
 def named(dataset: data.Dataset, count: int) -> data.Dataset:
@@ -88,7 +88,8 @@ def named(dataset: data.Dataset, count: int) -> data.Dataset:
     return dataset if dataset.clients is not None else clients.split(dataset, count, None, seed=0)
 
 
-def federations(dataset: data.Dataset, options: Options, cnn: judge.Judge) -> dict[str, Federation]:
+def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
+                                                                                      Federation]:
     """Choose the clients of both federations.
 
     Args:
@@ -113,7 +114,7 @@ def federations(dataset: data.Dataset, options: Options, cnn: judge.Judge) -> di
                         "chosen must be named: pass --accuracy LOW HIGH")
     reads, origin, rows = _reader(dataset, options)
     ranges = _ranges(*options.accuracy)
-    return {name: _federation(name, client_choice.emptied(world, reads, ranges[name], origin, rows),
+    return {name: _federation(name, clients.emptied(world, reads, ranges[name], origin, rows),
                               faulty) for name, (world, faulty) in worlds.items()}
 
 
@@ -121,22 +122,22 @@ def _halves(dataset: data.Dataset, share: float) -> dict[str, Federation]:
     """Deal clients to both by a public seed; some of the second half invert their images."""
     count = int(dataset.clients.max()) + 1
     first = np.random.default_rng(0).permutation(count) < count // 2
-    suspect, faulty = clients.flipped(client_choice.part_of(dataset, ~first), share, seed=0)
-    return {"sound": _federation("sound", client_choice.part_of(dataset, first), faulty[:0]),
+    suspect, faulty = clients.flipped(clients.part_of(dataset, ~first), share, seed=0)
+    return {"sound": _federation("sound", clients.part_of(dataset, first), faulty[:0]),
             "suspect": _federation("suspect", suspect, faulty)}
 
 
 def _private(worlds: dict[str, tuple[data.Dataset, np.ndarray]], options: Options,
              reads: Classifier) -> dict[str, Federation]:
     """Choose as the papers do, which every run states as not covered."""
-    accuracy = {name: client_choice.accuracies(world, reads) for name, (world, _) in worlds.items()}
+    accuracy = {name: clients.accuracies(world, reads) for name, (world, _) in worlds.items()}
     low, high = options.accuracy or np.nanquantile(accuracy["sound"], (0.25, 0.75)).tolist()
     result = {}
     for name, (world, faulty) in worlds.items():
         taking_part = _ranges(low, high)[name]
         stays = taking_part.contains(accuracy[name])
-        part = client_choice.left_out(world, stays, "those whose records a classifier reads with "
-                                      f"an accuracy {taking_part}")
+        part = clients.left_out(world, stays, "those whose records a classifier reads with "
+                                f"an accuracy {taking_part}")
         result[name] = Federation(name, part, int(stays.sum()), int(stays[faulty].sum()))
     return result
 
@@ -152,7 +153,7 @@ def _federation(name: str, part: data.Dataset, faulty: np.ndarray) -> Federation
     return Federation(name, part, len(present), int(np.isin(faulty, present).sum()))
 
 
-def _reads(cnn: judge.Judge) -> Classifier:
+def _reads(cnn: fidelity.Judge) -> Classifier:
     return lambda x: cnn.see(x)[1].argmax(1)
 
 
@@ -166,13 +167,13 @@ def _reader(dataset: data.Dataset, options: Options
         if public.spec != dataset.spec or public.x_test is None:
             raise UserError(f"{public.name} is {public.spec}, the clients' records {dataset.spec}; "
                             "public images need the same schema, and a held-out part")
-        cnn = judge.train((public.x_train, public.y_train), (public.x_test, public.y_test),
-                          options.course)
+        cnn = fidelity.train_judge((public.x_train, public.y_train), (public.x_test, public.y_test),
+                                   options.course)
         return _reads(cnn), f"trained on {public.name}, which is public", ()
     release, rows = _bought(dataset, options)
     x, y = release.sample(READER_SAMPLES, seed=0)
     cut = READER_SAMPLES // 10
-    cnn = judge.train((x[cut:], y[cut:]), (x[:cut], y[:cut]), options.course)
+    cnn = fidelity.train_judge((x[cut:], y[cut:]), (x[:cut], y[:cut]), options.course)
     return _reads(cnn), (f"trained on samples of a release of Fed-Avg GAN on these clients, for "
                          f"epsilon {options.epsilon:g}"), rows
 
@@ -181,7 +182,7 @@ def _bought(dataset: data.Dataset, options: Options
             ) -> tuple[lifecycle.Release, tuple[dict[str, Any], ...]]:
     """Train Fed-Avg GAN over all clients; also return the events that this costs."""
     config = presets.get("fedavg_gan", options.preset)[1].config
-    everyone, config = protection.federated(dataset, config)
+    everyone, config = planning.federated(dataset, config)
     release = trained(lifecycle.Request(
         "fedavg_gan", options.preset, config, Budget(options.epsilon, options.delta),
         out=options.reader), everyone)
@@ -189,7 +190,7 @@ def _bought(dataset: data.Dataset, options: Options
     return release, tuple(events.to_json(spent))
 
 
-def trained_once(path: Path, train: Callable[[], judge.Judge]) -> judge.Judge:
+def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Judge:
     """Return the CNN of a file, or train it and write the file: a choice by it stays the same.
 
     Args:
@@ -205,7 +206,7 @@ def trained_once(path: Path, train: Callable[[], judge.Judge]) -> judge.Judge:
         part = path.with_name(path.name + ".part")
         part.write_bytes(msgpack_serialize(to_state_dict(vars(cnn))))
         part.replace(path)
-    return judge.Judge(**msgpack_restore(path.read_bytes()))
+    return fidelity.Judge(**msgpack_restore(path.read_bytes()))
 
 
 def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:

@@ -28,7 +28,7 @@ from benchmarks import common
 from dpgen_jax.aggregation.clip import MOST_GRADIENT_LEVELS, GradientL2
 from dpgen_jax.core.types import Array, ImageSpec
 from dpgen_jax.methods.shared.dpsgd import length
-from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
+from dpgen_jax.nets.pair import Conv, ConvNet, Mlp
 
 SPEC = ImageSpec(28, 28, 1, 10)
 NETS = {"conv-16-32": Conv(ConvNet(16, 32), SPEC), "conv-32-64": Conv(ConvNet(32, 64), SPEC),

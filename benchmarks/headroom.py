@@ -25,14 +25,14 @@ import numpy as np
 from benchmarks import common, systems, training, validation_part
 from dpgen_jax import data
 from dpgen_jax.core import cli
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation import utility
 from dpgen_jax.evaluation.scores import Images, checked
-from dpgen_jax.evaluation.settings import SETTINGS
+from dpgen_jax.evaluation.utility import SETTINGS
 from dpgen_jax.methods import mixture
 from dpgen_jax.nets.frequencies import frequencies, restored
 from dpgen_jax.release import bundle
-from dpgen_jax.run.folder import read_json, write_json
 
 AT_ONCE = 2000
 """Images that are transformed together."""

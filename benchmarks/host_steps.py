@@ -64,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
 
 def take_part(case: dict[str, Any]) -> dict[str, Any]:
     """Meet the others and tell or hear of the blocks; return what the leader measured."""
-    from dpgen_jax.core import hosts, parting
+    from dpgen_jax.core import hosts
 
     started = time.perf_counter()
     hosts.start(hosts.Hosts(case["coordinator"], case["processes"], case["index"],
@@ -81,12 +81,12 @@ def take_part(case: dict[str, Any]) -> dict[str, Any]:
     mechanism = problem(Case("step", case["preset"], 1, 1, 1)).method.mechanism
     bits = np.random.default_rng(0).integers(0, 2**32, (1, *mechanism.bits_shape), np.uint32)
     seconds = []
-    with parting.alive():
+    with hosts.alive():
         if not hosts.leads():
             while hosts.hear()[0] != "end":
                 pass
             return {}
-        with parting.leading(lambda: 0):
+        with hosts.leading(lambda: 0):
             for _ in range(1 + BLOCKS):
                 begun = time.perf_counter()
                 hosts.tell("block", {"n": 1}, bits=bits)

@@ -18,10 +18,10 @@ from benchmarks import common
 from dpgen_jax import data
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.evaluation import assess, utility
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.folder import read_json, write_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Protocol:
 
     Attributes:
       setting: "full" or "fast", which decides how long networks are trained.
-      classifiers: Names of `evaluation.settings.CLASSIFIERS`.
+      classifiers: Names of `evaluation.utility.ALL_CLASSIFIERS`.
       seeds: Draws of the generator and seeds of the classifiers.
       samples: Synthetic images of a seed; None for those of the setting.
       tasks: As for `evaluation.utility`.
@@ -49,7 +49,7 @@ class Protocol:
 
     def with_measured(self, folder: Path) -> Protocol:
         """Return the protocol with all classifiers that a folder has results of, beside its own."""
-        measured = (name for name in utility.CLASSIFIERS if (folder / self.name(name)).exists())
+        measured = (name for name in utility.ALL_CLASSIFIERS if (folder / self.name(name)).exists())
         return dataclasses.replace(self, classifiers=tuple(dict.fromkeys(
             (*self.classifiers, *measured))))
 

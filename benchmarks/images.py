@@ -28,15 +28,15 @@ import jax
 from benchmarks import common, training
 from benchmarks.image_evaluation import Protocol, likeness, usefulness
 from dpgen_jax import data, methods, presets
-from dpgen_jax.accountant.rounding import add_up
-from dpgen_jax.core import cli
+from dpgen_jax.accountant.events import add_up
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import Budget, Runtime, State, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.evaluation import utility
 from dpgen_jax.evaluation.scores import over_runs
-from dpgen_jax.run import data_dependent, lifecycle, metrics, preset_data
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run import costs, fitting, lifecycle
 
 
 def arguments() -> argparse.Namespace:
@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
                         help="trainings in OUT/0, OUT/1, ..., each of which spends its own epsilon")
     parser.add_argument("--setting", default="full", choices=utility.SETTINGS)
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
-                        choices=utility.CLASSIFIERS)
+                        choices=utility.ALL_CLASSIFIERS)
     return parser.parse_args()
 
 
@@ -124,12 +124,12 @@ def votes(run: Path) -> dict[str, Any] | None:
     if not files.votes.exists() or not stored["config"]["sigma"]:
         return None
     return {"of public data": "such shares are private to the holder of private data",
-            **data_dependent.reading(run)["votes"]}
+            **costs.data_dependent_reading(run)["votes"]}
 
 
 def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dict[str, Any]:
     """Return what a record has on a run, but for its evaluation."""
-    rows = metrics.read(run / "metrics.jsonl")
+    rows = run_folder.read(run / "metrics.jsonl")
     finished = run / "benchmark" / "trained.json"
     trained = read_json(finished) if finished.exists() else {}
     on = {"trained_on": trained["accelerators"]} if "accelerators" in trained else {}
@@ -196,7 +196,7 @@ def main() -> None:
     cli.use_all_cores()
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
-    dataset, where = preset_data.load(name, preset, args.dataset), common.machine()
+    dataset, where = fitting.load_preset_data(name, preset, args.dataset), common.machine()
     request = lifecycle.Request(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
         Runtime(devices=args.devices, moments=args.moments, state=args.state,

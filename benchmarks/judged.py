@@ -28,11 +28,10 @@ from scipy import stats
 
 from benchmarks import common, training, validation_part
 from dpgen_jax import data, presets
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.core.run_folder import RunFolder, read_json
 
 SCORE = "public_accuracy"
 FEWEST = 3
@@ -76,7 +75,7 @@ def written(dataset: str, out: Path) -> tuple[str, str]:
 
 def curve(run: Path) -> dict[int, float]:
     """Return the accuracy by step of all generators that were judged."""
-    return {row["step"]: row[SCORE] for row in metrics.read(RunFolder(run).metrics)
+    return {row["step"]: row[SCORE] for row in run_folder.read(RunFolder(run).metrics)
             if SCORE in row}
 
 

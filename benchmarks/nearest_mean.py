@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks import common, systems, validation_part
 from dpgen_jax import data
-from dpgen_jax.accountant import calibrate
-from dpgen_jax.accountant.plain_events import GaussianEvent
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.core import cli
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation.scores import summary
@@ -72,7 +72,7 @@ def accuracy(made: Dataset, norm: float, sigma: float, seed: int) -> float:
 
 def sigma_of(epsilon: float) -> float:
     """Return the noise of one release whose squared sensitivity is 2, in units of the norm."""
-    return calibrate.sigma_for(lambda sigma: GaussianEvent(sigma, 2), 1, epsilon, DELTA)
+    return composition.sigma_for(lambda sigma: GaussianEvent(sigma, 2), 1, epsilon, DELTA)
 
 
 def case(name: str, epsilon: float, draws: int) -> dict[str, object]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import Private, Records
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from matplotlib.figure import Figure
 
 from benchmarks import common
 from dpgen_jax import data, methods, presets
-from dpgen_jax.accountant import gaussian
-from dpgen_jax.core import cli
+from dpgen_jax.accountant import composition
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import Budget
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.run import lifecycle, metrics, preset_data
+from dpgen_jax.run import fitting, lifecycle
 
 
 def arguments() -> argparse.Namespace:
@@ -54,7 +54,7 @@ def one(args: argparse.Namespace, dataset: data.Dataset, per_step: int) -> dict[
             release = lifecycle.run(
                 lifecycle.Request(args.method, name, config, budget, out=root), dataset
             )
-            rows = metrics.read(root / "metrics.jsonl")
+            rows = run_folder.read(root / "metrics.jsonl")
         # From the second line on: the first waited for the compiler.
         first, last = rows[min(1, len(rows) - 1)], rows[-1]
         seconds.append((last["seconds"] - first["seconds"]) / max(1, last["step"] - first["step"]))
@@ -62,7 +62,7 @@ def one(args: argparse.Namespace, dataset: data.Dataset, per_step: int) -> dict[
         accuracies.append({name: values["accuracy"]["mean"] for name, values in scores.items()})
     mechanism = methods.get(args.method).mechanism(release.config, release.spec)
     (event, count), = mechanism.events(release.config.steps)
-    c = gaussian.mu_squared(((event, count),)) / 2
+    c = composition.mu_squared(((event, count),)) / 2
     noise = 2 * config.clip * math.sqrt(config.steps * config.batch / (
         2 * c * config.critics * mechanism.schedule.expected_answers(config.critics)))
     return {"critics_per_step": per_step, "critics": config.critics, "steps": config.steps,
@@ -95,7 +95,7 @@ def main() -> None:
     args = arguments()
     cli.use_all_cores()
     where = common.machine()
-    dataset = preset_data.load(*presets.get(args.method, args.preset), args.dataset)
+    dataset = fitting.load_preset_data(*presets.get(args.method, args.preset), args.dataset)
     rows = [one(args, dataset, m) for m in args.per_step]
     name = f"rotation-{args.method}-{dataset.name}"
     picture(rows, common.RESULTS / f"{name}.png")

@@ -19,12 +19,12 @@ from benchmarks import common
 from benchmarks.flops import published_flops
 from benchmarks.plain_loop import PlainLoop
 from dpgen_jax import methods, presets
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Private, Records
 from dpgen_jax.methods.datalens import Config
 from dpgen_jax.private import teachers
-from dpgen_jax.private.layout import Layout, on_devices, spread
+from dpgen_jax.private.teachers import Layout, on_devices, spread
 from dpgen_jax.run import loop
 from dpgen_jax.run.calibrate_config import complete
 

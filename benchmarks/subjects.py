@@ -26,7 +26,8 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import common
 from dpgen_jax import data, presets
 from dpgen_jax.core.config import Budget
-from dpgen_jax.data import parts, subjects
+from dpgen_jax.data import parts
+from dpgen_jax.data.table import subjects
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run import lifecycle
 

@@ -31,14 +31,13 @@ from typing import Any
 from benchmarks import common, scenes, systems_rows, training
 from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
-from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import read_json
 
 DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
 COLOUR: Mapping[str, tuple[str, ...]] = {
@@ -241,7 +240,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
         "short": usual is not None and config["config"]["steps"] < usual,
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
-        "training_seconds": common.training_seconds(metrics.read(run / "metrics.jsonl")),
+        "training_seconds": common.training_seconds(run_folder.read(run / "metrics.jsonl")),
         "trained_with": {name: config.get(name) for name in ("versions", "git")},
         "setting": measured["setting"], **{name: measured[name] for name in args.metrics}}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.core.run_folder import read_json
 
 REPLACE_ONE = "replace-one"
 

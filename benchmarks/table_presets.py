@@ -27,7 +27,7 @@ from dpgen_jax import data, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import schema
+from dpgen_jax.data.table import schema
 from dpgen_jax.evaluation import tables
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run import lifecycle

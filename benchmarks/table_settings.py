@@ -29,7 +29,7 @@ from benchmarks.tables import cells, data, measures
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
-from dpgen_jax.methods.shared import pieces, table_prior, table_rounds
+from dpgen_jax.methods.shared import table_rounds, table_tree
 
 TABLES = ("credit", "loans", "diabetes", "wine", "rare", "breast_cancer", "adult", "dense",
           "digits")
@@ -43,11 +43,11 @@ SETTINGS: dict[str, tuple[Mapping[str, float], Constants]] = {
     "weight_label 3": ({"weight_label": 3.0}, {}),
     "rare_share 0.1": ({"rare_share": 0.1}, {}),
     "rare_share 0": (ALIKE, {}),
-    "rare_share 0, no shapes of classes": (ALIKE, {(table_prior, "SHAPED"): 0.0}),
+    "rare_share 0, no shapes of classes": (ALIKE, {(table_tree, "SHAPED"): 0.0}),
     "rare_share 0, EVEN 0": (ALIKE, {(table_rounds, "EVEN"): 0.0}),
     "rare_share 0, EVEN 0.3": (ALIKE, {(table_rounds, "EVEN"): 0.3}),
-    "rare_share 0, PRICE 0": (ALIKE, {(pieces, "PRICE"): 0.0}),
-    "rare_share 0, PRICE 16": (ALIKE, {(pieces, "PRICE"): 16.0}),
+    "rare_share 0, PRICE 0": (ALIKE, {(table_rounds, "PRICE"): 0.0}),
+    "rare_share 0, PRICE 16": (ALIKE, {(table_rounds, "PRICE"): 16.0}),
 }
 """Name -> what the configuration has otherwise, and the constants that are set otherwise."""
 

@@ -10,7 +10,7 @@ be at most, whatever the teachers vote, by the number of entries (Theorem 5), an
 of Theorem 4 lies above the data-independent one there. Then, of a run (`--run`, a finished one of
 the preset; else OUT, which is trained and can be stopped and gone on with; further flags go to the
 training): epsilon after each round by the data-independent bound, by Theorem 4, and by the exact
-laws of the entries (`accountant.topagg`). The latter two are as private as the records: they are
+laws of the entries (`accountant.pate`). The latter two are as private as the records: they are
 written here because the images of a benchmark are public, and never of your own data. The record
 and the picture are results/topagg-bound-DATA-PRESET.json and .png.
 """
@@ -31,10 +31,10 @@ from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import State, digest, to_json
+from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.private.data_dependent import ORDERS, Signs
-from dpgen_jax.run import data_dependent
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.private.kept_votes import ORDERS, Signs
+from dpgen_jax.run import costs
 
 DIMENSIONS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 64, 128, 256, 784, 12288)
 CURVES = {"independent": "data-independent (Theorem 3)",
@@ -101,7 +101,7 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     if not args.run:
         training.finish(root, "datalens", "--preset", args.preset, "--dataset", args.dataset,
                         "--state", args.state, *more)
-    return data_dependent.reading(root)
+    return costs.data_dependent_reading(root)
 
 
 def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Path) -> None:

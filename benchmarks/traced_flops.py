@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from dpgen_jax.run.working_memory import inner_jaxprs
+from dpgen_jax.run.capacity import inner_jaxprs
 
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:

@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks import common
 from dpgen_jax import data
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.progress import Notices
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpgen_jax import data
 from dpgen_jax.core import cli
-from dpgen_jax.data import held_out
+from dpgen_jax.data import parts
 from dpgen_jax.data.base import Dataset
 
 
@@ -30,7 +30,7 @@ def split(dataset: Dataset, share: float) -> Dataset:
         dataset: The data set, whose test part is left out.
         share: Of the training records.
     """
-    return held_out.hold_out(dataclasses.replace(dataset, x_test=None, y_test=None), share)
+    return parts.hold_out(dataclasses.replace(dataset, x_test=None, y_test=None), share)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

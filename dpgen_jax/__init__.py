@@ -13,12 +13,12 @@ from types import FunctionType
 from dpgen_jax.version import __version__
 
 _HOME = {
-    "fit": "run.fitting", "repeat": "run.repeats", "load": "release.bundle",
+    "fit": "run.fitting", "repeat": "run.fitting", "load": "release.bundle",
     "Release": "release.bundle", "assess": "evaluation.assess", "over_runs": "evaluation.scores",
     "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
-    "Private": "core.types", "Dataset": "data", "draft_schema": "data.frame_schema",
+    "Private": "core.types", "Dataset": "data", "draft_schema": "data.table.frames",
     "methods": "", "presets": "",
 }
 __all__ = ["__version__", *_HOME]
@@ -34,9 +34,9 @@ def __getattr__(name: str) -> object:
     value: object = getattr(module, "load" if name == "load_dataset" else name)
     if not isinstance(value, FunctionType):
         return value
-    from dpgen_jax.core import python_words
+    from dpgen_jax.core import errors
 
-    return python_words.speaking(value, name)
+    return errors.speaking_python(value, name)
 
 
 def __dir__() -> list[str]:

@@ -19,9 +19,9 @@ import tyro
 
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
+from dpgen_jax.core.cli import print_record
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.printing import print_record
-from dpgen_jax.run import costs, data_dependent, first_word
+from dpgen_jax.run import costs, flags
 
 Config = TypeVar("Config")
 
@@ -68,7 +68,7 @@ def command(argv: list[str]) -> None:
         BudgetExceeded: A budget that allows no step.
     """
     name, rest = cli.split_method(argv, "datalens")
-    root = first_word.run_folder(name)
+    root = flags.folder_of_first_word(name)
     if root is None:
         _print_configuration(name, rest)
     else:
@@ -106,12 +106,12 @@ def _print_run(root: Path, argv: list[str]) -> None:
             print(*costs.cross_check_lines(record), sep="\n")
             return
     elif args.data_dependent:
-        record = data_dependent.reading(root)
+        record = costs.data_dependent_reading(root)
         if not args.json:
             record.pop("by round", None)  # hundreds of numbers; the last ones are in words
     elif args.sanitise:
         cli.renamed(f"account {root} --sanitise", f"publish {root}")
-        record = data_dependent.publish(root)
+        record = costs.publish(root)
     else:
         record = costs.of_run(root)
     print_record(record, args.json)

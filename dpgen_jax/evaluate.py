@@ -16,10 +16,9 @@ import tyro
 
 from dpgen_jax import compare
 from dpgen_jax.core import cli, storage
-from dpgen_jax.core.config import Evaluation
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def command(argv: list[str]) -> None:
     if args.dataset is None:
         args = cli.parse(Evaluate, _with_data_set(args.source, argv),
                          "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess, writing
+    from dpgen_jax.evaluation import assess
     from dpgen_jax.release import bundle, contents
 
     release = bundle.load(args.source)
@@ -77,7 +76,7 @@ def command(argv: list[str]) -> None:
         dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
     results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = writing.write(results, release, dataset, out, run)
+    report = assess.write(results, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
@@ -92,10 +91,10 @@ def command(argv: list[str]) -> None:
 def _with_data_set(source: Path, argv: list[str]) -> list[str]:
     """The arguments with the data set that a run was trained on, and the options that it had."""
     from dpgen_jax.release import bundle
-    from dpgen_jax.run import typed
+    from dpgen_jax.run import flags
 
     options = [field.name for field in dataclasses.fields(DataOptions)]
-    words = typed.data_words(source, options) if (source / "release").is_dir() else None
+    words = flags.data_words(source, options) if (source / "release").is_dir() else None
     words = words or []
     named = cli.peek(words, "--dataset") is not None
     if not named and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
@@ -104,7 +103,7 @@ def _with_data_set(source: Path, argv: list[str]) -> list[str]:
         bundle.load(source)  # what is no run or release is called so
         raise UserError(f"{source} does not say which data set it was trained on; name it with "
                         "--dataset")
-    return typed.merged(words, argv)
+    return flags.merged_words(words, argv)
 
 
 def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
@@ -114,7 +113,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
-    from dpgen_jax.run import typed
+    from dpgen_jax.run import flags
 
     place = args.dataset or ""
     options, kind = args.data, place.partition(":")[0]
@@ -122,7 +121,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
         known = {"kind": kind, "unit": release.privacy.get("unit_column"),
                  "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
-    options = typed.as_read(options, known, kind)
+    options = flags.as_read(options, known, kind)
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
             and isinstance(release.spec, ImageSpec)):
@@ -157,9 +156,9 @@ def show(results: Json) -> None:
     Args:
         results: The content of metrics.json.
     """
-    from dpgen_jax.evaluation.report import terminal
+    from dpgen_jax.evaluation.report import verdict
 
-    for line in terminal.lines(results):
+    for line in verdict.terminal_lines(results):
         print(line)
 
 

@@ -20,8 +20,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from dpgen_jax.core import cli, reading
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core import cli, files
+from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
 
 DESCRIPTION = ("Turns images into features by a network whose public weights you have. They are a "
@@ -71,7 +71,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     network, params = _network(flags)  # read first: a wrong file must not cost minutes
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
-    from dpgen_jax.data import features
+    from dpgen_jax.data.images import npz
     from dpgen_jax.run.progress import Notices
 
     dataset = data.load(flags.dataset, **vars(flags.data))
@@ -82,15 +82,15 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
         notices.private(line)
 
     def encoded(x: np.ndarray) -> np.ndarray:
-        reading.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.FEATURES)
+        files.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.FEATURES)
         values = network.features(params, x, log)
         notices.private(f"{np.mean(values > flags.bound):.2%} of the features of {len(x):,} images "
                         f"are above the bound {flags.bound:g} and clipped")
-        return features.encode(values, flags.bound)
+        return npz.encode_features(values, flags.bound)
 
     train = encoded(dataset.x_train)
     test = None if dataset.x_test is None else encoded(dataset.x_test)
-    arrays = features.arrays(dataset, train, test, flags.bound, (_note(flags),))
+    arrays = npz.feature_arrays(dataset, train, test, flags.bound, (_note(flags),))
     descriptor = os.open(flags.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -114,7 +114,7 @@ def _network(flags: Flags) -> tuple[ModuleType, object]:
 
 def _note(flags: Flags) -> str:
     """Returns the public line on how the features were made."""
-    digest = hashlib.sha256(reading.read_bytes(flags.weights)).hexdigest()
+    digest = hashlib.sha256(files.read_bytes(flags.weights)).hexdigest()
     return (f"records are features of {flags.network}, clipped to [0, {flags.bound:g}]; it is "
             f"assumed that none of these records trained its weights (SHA-256 {digest})")
 

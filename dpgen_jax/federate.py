@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
-from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import ImageSpec, UserError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Annotated
 import tyro
 
 from dpgen_jax.core import cli
-from dpgen_jax.core.printing import print_record
-from dpgen_jax.run import data_dependent
+from dpgen_jax.core.cli import print_record
+from dpgen_jax.run import costs
 
 LAST = ("no vote was read, and nothing was drawn, charged or written; leave out --dry-run to "
         "publish the bound")
@@ -45,9 +45,9 @@ def command(argv: list[str]) -> None:
                      "Publishes an upper bound on the data-dependent epsilon of a run, once and at "
                      "a cost: the run's claim rises, by what --dry-run says.")
     if not args.dry_run:
-        print_record(data_dependent.publish(args.run), args.json)
+        print_record(costs.publish(args.run), args.json)
         return
-    print_record(data_dependent.price(args.run), args.json)
+    print_record(costs.publication_price(args.run), args.json)
     if not args.json:
         print(LAST)
 

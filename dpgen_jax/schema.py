@@ -17,17 +17,19 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli, reading
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core import cli, files
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Private, TableSpec
-from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
+from dpgen_jax.data import tfds
 from dpgen_jax.data.base import listed, locate
-from dpgen_jax.data.dialect import Dialect, declared
-from dpgen_jax.data.parsing import Cells
+from dpgen_jax.data.table import draft as table_draft
+from dpgen_jax.data.table import frames, parsing, schema, subjects
+from dpgen_jax.data.table.parsing import Cells
+from dpgen_jax.data.table.schema import Dialect, declared_dialect
 from dpgen_jax.release import contents
-from dpgen_jax.run import schema_purchase
+from dpgen_jax.run import purchase
 from dpgen_jax.run.progress import Notices
 
 DESCRIPTION = ("Drafts the schema of a CSV or Parquet file from its data, or buys the entries of a "
@@ -81,7 +83,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     contents.refuse_shared(flags.out, "a draft holds what was read from real records")
     document = _document(flags)
     flags.out.touch(mode=0o600, exist_ok=False)
-    flags.out.write_text(schema_draft.render(document, flags.source), "utf-8")
+    flags.out.write_text(table_draft.render(document, flags.source), "utf-8")
     if flags.schema_epsilon is not None:
         log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
             "run uses this schema or not; every run with it charges it as a part of its own")
@@ -95,7 +97,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 
 def _require_values(document: Json, flags: Flags) -> None:
     """Says of which entries no value came out, once all that was bought is written."""
-    if missing := schema_purchase.without_value(document):
+    if missing := purchase.without_value(document):
         raise UserError(f"nothing stands out of the noise for {listed(missing)}: declare what is "
                         f"still `private` in {flags.out}, which holds all that was bought, and "
                         "whose block `bought` stays")
@@ -108,20 +110,20 @@ def _document(flags: Flags) -> Json:
         cells, described = _cells(flags)
         if flags.unit is not None:
             cells, _ = subjects.split(cells, flags.unit)
-        types = parquet.types(locate(flags.source)) if _is_parquet(flags.source) else {}
-        return schema_draft.draft(cells, flags.label, described, types)
+        types = frames.parquet_types(locate(flags.source)) if _is_parquet(flags.source) else {}
+        return table_draft.draft(cells, flags.label, described, types)
     if flags.unit is not None:
         raise UserError("--unit is for a draft: what is bought is bought at the level of single "
                         "rows, which does not cover all rows of a unit; declare these entries")
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
-        price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
+        price = purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
         entries = draft if isinstance(draft, dict) else {}
-        columns, form = entries.get("columns"), declared(entries.get("file", {}))
+        columns, form = entries.get("columns"), declared_dialect(entries.get("file", {}))
         schema.refuse_multiline(form, flags.schema)
         cells, _ = _cells(flags, columns if isinstance(columns, dict) else {}, form)
-        return schema_purchase.buy(
-            draft, cells, price, flags.schema, lambda bought: schema_purchase.remembered(
+        return purchase.buy_entries(
+            draft, cells, price, flags.schema, lambda bought: purchase.remembered(
                 bought, _content(flags.source), flags.out.absolute(), Notices().private))
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")
@@ -130,7 +132,7 @@ def _document(flags: Flags) -> Json:
 def _content(source: str) -> Private[str]:
     """A sealed digest of the data's file; of an empty text, where they are a table of tfds."""
     kind, _, name = source.partition(":")
-    return Private("" if kind == "tfds" and name else reading.content_of(locate(source)))
+    return Private("" if kind == "tfds" and name else files.content_of(locate(source)))
 
 
 def _is_parquet(source: str) -> bool:
@@ -140,20 +142,22 @@ def _is_parquet(source: str) -> bool:
 
 def _durations(path: Path, label: str | None) -> TableSpec:
     """The columns of durations of a Parquet file, but for the label, which is a category."""
-    return schema_draft.with_durations(name for name in parquet.durations(path) if name != label)
+    return table_draft.with_durations(name for name in frames.parquet_durations(path)
+                                      if name != label)
 
 
 def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
            ) -> tuple[Cells, dict[str, Json]]:
     """The cells of the file, or of a table of tfds, and the entries that its description has."""
-    with reading.limited(flags.max_gb):
+    with files.limited(flags.max_gb):
         kind, _, name = flags.source.partition(":")
         if kind == "tfds" and name:
             return tfds.training_cells(name, columns)
         path = locate(flags.source)
-        return (parquet.read(path, _durations(path, flags.label)) if _is_parquet(flags.source)
-                else csv_files.drafted(path, flags.multiline) if dialect is None
-                else csv_files.read(path, dialect=dialect)), {}
+        return (frames.read_parquet(path, _durations(path, flags.label))
+                if _is_parquet(flags.source)
+                else parsing.drafted(path, flags.multiline) if dialect is None
+                else parsing.read_csv(path, dialect=dialect)), {}
 
 
 if __name__ == "__main__":

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpgen_jax import methods, presets, schema
-from dpgen_jax.core import cli, hosts, parting
+from dpgen_jax.core import cli, hosts
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.presets import choice
-from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed, undeclared, undeclared_table
-from dpgen_jax.run.flags import Train, TrainClients
-from dpgen_jax.run.reading import Supposed
+from dpgen_jax.presets import choice as short_help
+from dpgen_jax.run import flags, undeclared
+from dpgen_jax.run.flags import Supposed, Train, TrainClients
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
-    from dpgen_jax.run.request import Request
+    from dpgen_jax.run.planning import Request
 
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
                "configuration is a flag; the defaults are those of the preset.")
@@ -48,7 +46,7 @@ class Chosen:
     remarks: tuple[str, ...] = ()
 
 
-def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> Train[Any]:
+def parse(method: str, argv: list[str], chosen: short_help.Choice | None = None) -> Train[Any]:
     """Parses the flags, whose defaults are those of the preset.
 
     The configuration of the method is a type parameter of the flags and not a tyro subcommand:
@@ -67,15 +65,15 @@ def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> 
     dataset = "federated" if "--federated" in argv else cli.peek(argv, "--dataset") or "glyphs"
     stated = cli.peek(argv, "--preset")
     name, preset = (chosen.name, chosen.preset) if chosen else presets.get(
-        method, stated or choice.provisional(method, dataset))
+        method, stated or short_help.provisional(method, dataset))
     clients = any(field.name == "clients" for field in dataclasses.fields(module.Config))
     kind: Any = TrainClients if clients else Train
     defaults = kind(name, preset.epsilon, preset.delta, preset.class_epsilon, preset.config)
     if stated is not None:
-        from dpgen_jax.run import preset_data
+        from dpgen_jax.run import fitting
 
         place = cli.peek(argv, "--dataset") or defaults.dataset
-        defaults = dataclasses.replace(defaults, data=preset_data.options(preset, place))
+        defaults = dataclasses.replace(defaults, data=fitting.preset_options(preset, place))
     known = ", ".join(presets.all_of(method))
     parsed = cli.parse(kind[module.Config], argv, program("train", method),
                        f"{DESCRIPTION} Presets of {method}: {known}.", defaults)
@@ -89,18 +87,18 @@ def command(argv: list[str]) -> int | None:
         schema.command(cli.without_flag(argv, "--init-schema"))
         return None
     if {"--help", "-h"} & set(argv):
-        print(short_help.text(program("train"), cli.split_method(argv, "")[0]))
+        print(short_help.help_text(program("train"), cli.split_method(argv, "")[0]))
         raise SystemExit(0)
-    method, words = cli.split_method(typed.resumed(argv), "")
+    method, words = cli.split_method(flags.resumed_words(argv), "")
     if method and method not in methods.NAMES and Path(method).exists():
         raise UserError(f"{method!r} is no method but a path: write --dataset {method}")
     if "--help-all" in words:
-        parse(method or choice.DEMONSTRATION[0], ["--help"])
+        parse(method or short_help.DEMONSTRATION[0], ["--help"])
     if not (method or cli.peek(words, "--dataset")):
-        method, _ = choice.DEMONSTRATION
+        method, _ = short_help.DEMONSTRATION
     cli.use_all_cores()
     hosts.start(meeting(words), [method, *words])
-    with parting.alive():
+    with hosts.alive():
         return trained(method, words)
 
 
@@ -130,10 +128,10 @@ def trained(method: str, words: list[str]) -> int | None:
         for line in rehearsed(method or first, reading.words, args, reading.supposed):
             tell(line)
         return None
-    from dpgen_jax.run import early, lifecycle
+    from dpgen_jax.run import lifecycle
     from dpgen_jax.run.progress import Notices
 
-    with early.remembered(args.out):
+    with undeclared.remembered(args.out):
         request, dataset = requested(choose(method, reading, first, args))
         notices = Notices()
         if args.dry_run:
@@ -158,17 +156,17 @@ def requested(chosen: Chosen) -> tuple[Request, Dataset]:
     Raises:
         UserError: Clients that the method or the data set cannot have.
     """
-    from dpgen_jax.run import protection
-    from dpgen_jax.run.request import Request
+    from dpgen_jax.run import planning
+    from dpgen_jax.run.planning import Request
 
     args, clients = chosen.args, chosen.args.clients
     if isinstance(args, TrainClients) and cli.peek(chosen.words, "--clients") is not None:
         clients = args.config.clients  # asked for, and not a preset's
-    dataset, config = protection.federated(chosen.dataset, args.config, clients, args.alpha)
+    dataset, config = planning.federated(chosen.dataset, args.config, clients, args.alpha)
     return Request(
         chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
-        args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
+        args.total_epsilon, chosen.why, flags.kept_words(chosen.method, chosen.words),
         chosen.remarks, args.release_to), dataset
 
 
@@ -186,9 +184,10 @@ def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[
         UserError: For flags that are no good, and where nothing can be bought.
     """
     reading = undeclared.with_kind(words)
-    first = method or choice.method_for(choice.kind_of(reading.place))[0]
+    first = method or short_help.method_for(short_help.kind_of(reading.place))[0]
     args = parse(first, reading.words)
-    for kind, declare in (("folder:", undeclared.folder), ("csv:", undeclared_table.table)):
+    for kind, declare in (("folder:", undeclared.undeclared_folder),
+                          ("csv:", undeclared.undeclared_table)):
         if reading.place.startswith(kind):
             reading = declare(reading, first, args, functools.partial(
                 refuse, method or first, words, args))
@@ -208,17 +207,17 @@ def refuse(method: str, words: list[str], args: Train[Any], supposed: Supposed) 
     Raises:
         UserError: A run on such data would be refused, of whichever width or number of classes.
     """
-    from dpgen_jax.run import rehearsal
+    from dpgen_jax.run import lifecycle
 
     first: UserError | None = None
-    for dataset in rehearsal.datasets(supposed):
-        facts = choice.Facts("", dataset.spec, supposed.records)
+    for dataset in lifecycle.datasets(supposed):
+        facts = short_help.Facts("", dataset.spec, supposed.records)
         try:
             served_by, _ = served(method, words, args, facts)
             budget = supposed.budget
             served_by = dataclasses.replace(served_by, epsilon=budget.epsilon, delta=budget.delta,
                                             resume=False)
-            rehearsal.refuse(*requested(Chosen(method, served_by, dataset, "", words)))
+            lifecycle.refuse(*requested(Chosen(method, served_by, dataset, "", words)))
             return
         except UserError as error:
             first = first or error
@@ -242,11 +241,12 @@ def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any
         UserError: For data that cannot be read, and where no preset of the method is for such data.
     """
     words, dataset = reading.words, _loaded(first, args, reading)
-    facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,
-                         dataset.count, dataset.clients is not None)
+    facts = short_help.Facts(short_help.public_name(reading.place, args.data.attribute),
+                             dataset.spec,
+                             dataset.count, dataset.clients is not None)
     reasons: list[str] = []
     if not method:
-        method, why = choice.method_for(facts.kind)
+        method, why = short_help.method_for(facts.kind)
         reasons.append(why)
         args = args if method == first else parse(method, words)
     args, why = served(method, words, args, facts)
@@ -254,7 +254,7 @@ def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any
     return Chosen(method, args, dataset, "; ".join(reasons), words, reading.remarks)
 
 
-def served(method: str, words: list[str], args: Train[Any], facts: choice.Facts
+def served(method: str, words: list[str], args: Train[Any], facts: short_help.Facts
            ) -> tuple[Train[Any], str]:
     """Returns the flags with the preset that serves the data, and why it does.
 
@@ -271,7 +271,7 @@ def served(method: str, words: list[str], args: Train[Any], facts: choice.Facts
         return args, ""
     stated = args.epsilon if cli.peek(words, "--epsilon") is not None else None
     tuned = args.config != presets.get(method, args.preset)[1].config
-    serving = choice.preset_for(method, facts, stated, tuned)
+    serving = short_help.preset_for(method, facts, stated, tuned)
     if (serving.name, serving.preset) != presets.get(method, args.preset):
         args = parse(method, words, serving)
     return args, serving.why
@@ -289,24 +289,24 @@ def rehearsed(method: str, words: list[str], args: Train[Any], supposed: Suppose
     Raises:
         UserError: As `choose`.
     """
-    from dpgen_jax.run import rehearsal
+    from dpgen_jax.run import lifecycle
 
-    facts = choice.Facts("", supposed.spec, supposed.records)
+    facts = short_help.Facts("", supposed.spec, supposed.records)
     args, _ = served(method, words, args, facts)
-    return rehearsal.of_purchase(method, args.config, args.class_epsilon, supposed)
+    return lifecycle.purchase_lines(method, args.config, args.class_epsilon, supposed)
 
 
 def _loaded(method: str, args: Train[Any], reading: undeclared.Reading) -> Dataset:
     """The data set, with what was bought on it, and a held-out part."""
     from dpgen_jax import data
-    from dpgen_jax.run import preset_data
+    from dpgen_jax.run import fitting
 
     options = dataclasses.replace(args.data, test_fraction=None)
     if cli.peek(reading.words, "--preset") is None:
         dataset = data.load(reading.place, **vars(options))
     else:
         _, preset = presets.get(method, args.preset)
-        dataset = preset_data.load(args.preset, preset, reading.place, options)
+        dataset = fitting.load_preset_data(args.preset, preset, reading.place, options)
     if reading.bought:
         dataset = dataclasses.replace(dataset, bought=reading.bought)
     return undeclared.held_out_part(dataset, args)

@@ -18,21 +18,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation import clip, counts, histogram, levels, sketch, topk_sign
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation import clip, compression, moments, teacher_votes, topagg
+from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
-from dpgen_jax.aggregation.few_rows import FewRows
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.label_votes import LabelVotes
-from dpgen_jax.aggregation.levels import KLevels
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
+from dpgen_jax.aggregation.mechanism import LocalMechanism
+from dpgen_jax.aggregation.moments import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
+from dpgen_jax.aggregation.teacher_votes import LabelVotes, OneHot
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import Method, Private, Records, Spec
 from dpgen_jax.private import teachers
-from dpgen_jax.private.layout import Layout, on_devices
+from dpgen_jax.private.teachers import Layout, on_devices
 from dpgen_jax.run import loop
 
 RECORDS = 6
@@ -100,7 +97,7 @@ def sources(name: str, *chunks: str) -> list:
 
 def one_of_each_bound() -> dict[str, Method]:
     """The method of `adversary` behind every bound of the library, and clients of a federation."""
-    from planted import toy as adversary
+    from tests.planted import toy as adversary
 
     def behind(bound, shape=adversary.SHAPE, message=lambda m: m, **fields):
         method = adversary.build(answer=lambda *args: message(adversary.answer(*args)))
@@ -135,10 +132,11 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
     """Return for each bound (the operations that made integers of floats beside the check, the
     number of checks). checked: "loop", or "inline": the planted fault, the code before."""
     import hlo
-    from planted import toy as adversary
+
+    from tests.planted import toy as adversary
 
     if checked == "inline":
-        for module in (clip, counts, histogram, levels, sketch, topk_sign):
+        for module in (clip, moments, teacher_votes, compression, compression, topagg):
             module.enforce = lambda entries, within: jnp.where(within(entries), entries, 0)
     found = {}
     methods = one_of_each_bound()

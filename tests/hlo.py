@@ -3,7 +3,7 @@
 `sums` follows every int32 sum over units that a loop carries, and every result of that shape, back
 to where its integers come from: into fusions, calls and branches, to the right element of a tuple.
 A float on the way is a value that a compiler may have computed anew for this use; what a loop
-carries is memory. The walk ends at loops that `aggregation.enforce` made.
+carries is memory. The walk ends at loops that `aggregation.bound` made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from dpgen_jax.aggregation.enforce import ENFORCED
+from dpgen_jax.aggregation.bound import ENFORCED
 
 HEAD = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$")
 LINE = re.compile(r"^\s*(ROOT )?%(\S+) = (.*)$")

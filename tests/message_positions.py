@@ -13,7 +13,7 @@ import small_datalens
 import test_battery
 
 from dpgen_jax.core.types import Method, Private, Records, unseal
-from dpgen_jax.private import partition, teachers
+from dpgen_jax.private import records, teachers
 
 CHUNK, TRIALS = 3, 6
 
@@ -44,7 +44,7 @@ def stacked(method: Method, x, y, query, rng) -> list[tuple[np.ndarray, np.ndarr
     """The same of units that keep their records and are laid in any order."""
     where = as_in_a_run.layout(method, CHUNK)
     add = as_in_a_run.summed(method, where)
-    deal = partition.assign(len(x), where.n_units, small_datalens.KEY).index
+    deal = records.assign(len(x), where.n_units, small_datalens.KEY).index
     deal = np.concatenate([deal, deal[:where.padded - len(deal)]])
     units = jax.device_get(unseal(teachers.stack(method, jax.random.key(3), where)))
 

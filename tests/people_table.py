@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 
 SPEC = TableSpec((
     Column("age", "integer", 0, 100), Column("sex", "categorical", categories=("f", "m")),

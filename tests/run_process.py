@@ -19,15 +19,14 @@ from seeded import ALL, SEED, dataset
 
 from benchmarks.killing.program import Audit
 from dpgen_jax import methods
-from dpgen_jax.aggregation import bits
-from dpgen_jax.core import cli, hosts, parting
+from dpgen_jax.aggregation import noise
+from dpgen_jax.core import cli, hosts
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.release import pictures
-from dpgen_jax.run import follower, lifecycle, loop, rounds
+from dpgen_jax.run import follower, lifecycle, loop, stages
+from dpgen_jax.run.planning import Request
 from dpgen_jax.run.progress import Notices
-from dpgen_jax.run.request import Request
 
-DRAWS = (bits.OsBits, bits.SeededBits)
+DRAWS = (noise.OsBits, noise.SeededBits)
 
 
 def watch(audit: Audit) -> None:
@@ -50,13 +49,13 @@ def watch(audit: Audit) -> None:
 
     def run_block(block, records, state, layout, draws, n):
         audit.say(f"block {state.step} {n} {digest(draws)}")
-        return rounds.run_block(block, records, state, layout, draws, n)
+        return loop.run_block(block, records, state, layout, draws, n)
 
     loop.draw = draw
     loop.run_block = follower.run_block = run_block
 
 
-def digest(draws: rounds.Draws) -> str:
+def digest(draws: loop.Draws) -> str:
     """A digest of the secret bits of a block."""
     arrays = (np.ascontiguousarray(array).tobytes() for array in draws)
     return hashlib.sha256(b"".join(arrays)).hexdigest()
@@ -104,7 +103,7 @@ def run(request: dict, name: str, root: Path) -> None:
 
 def main() -> None:
     request = {"resume": False, "seed": SEED, "moment": 0, "stop": 0} | json.loads(sys.argv[1])
-    pictures.write = lambda *_: None  # which take as long as the training
+    stages.write_pictures = lambda *_: None  # which take as long as the training
     meeting = hosts.Hosts() if request["processes"] == 1 else hosts.Hosts(
         request["coordinator"], request["processes"], request["index"], join_seconds=1800)
     hosts.start(meeting)
@@ -112,7 +111,7 @@ def main() -> None:
     watch(audit)
     marks(audit)
     interrupt_at(request["stop"] if hosts.leads() else 0)
-    with parting.alive():
+    with hosts.alive():
         for name in request["cases"]:
             run(request, name, Path(request["place"]) / name.replace(" ", "-"))
 

@@ -12,9 +12,9 @@ import numpy as np
 import small_datalens
 
 from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.progress import Notices
 
 N = 60

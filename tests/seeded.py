@@ -13,14 +13,13 @@ import pytest
 import small_datalens
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import dpgan
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.plain import ConvNet, MlpNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.pair import ConvNet, MlpNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.run import lifecycle
 
 SEED, N = 5, 24

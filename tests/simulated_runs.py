@@ -15,19 +15,20 @@ import small_datalens
 
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.aggregation import discrete_laplace
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import Private
-from dpgen_jax.private import partition, records, votes
-from dpgen_jax.run import checkpoint, metrics, opening, resume, side_releases, spending
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.private import kept_votes, records
+from dpgen_jax.run import checkpoint, side_releases, spending
 
 STEP = GaussianEvent(100.0, 400)
 MECHANISM = SimpleNamespace(relation="replace-one", unit="record", keeps_votes=True, queries=3,
                             vote_bins=0)
 COUNTS_EPSILON = 0.5
-COUNTS = discrete_laplace.class_counts_event(COUNTS_EPSILON)
+COUNTS = single_releases.class_counts_event(COUNTS_EPSILON)
 BUDGET = Budget(10.0, 1e-3, COUNTS_EPSILON)
 PUBLIC = {"method": "toy", "dataset": "toy", "spec": {}, "config": {}, "records": 12,
           "budget": dataclasses.asdict(BUDGET)}
@@ -66,12 +67,13 @@ class World:
         files = RunFolder(root)
         start = spending.Start(BUDGET, True, total, files if resume_it else None)
         with spending.before(spending.Identity(sealed), MECHANISM, start, say) as witness:
-            (opening.reopen if resume_it else opening.create)(root, PUBLIC)
+            (checkpoint.reopen if resume_it else checkpoint.create)(root, PUBLIC)
             die("folder")
-            resume.identity(files, sealed, dealt or (lambda key: partition.assign(12, 3, key)),
-                            resume_it, None)
+            checkpoint.run_identity(files, sealed, dealt
+                                    or (lambda key: records.assign(12, 3, key)),
+                                    resume_it, None)
             die("identity")
-            ledger = resume.ledger(files, MECHANISM, PUBLIC, resume_it, witness(files))
+            ledger = checkpoint.open_run_ledger(files, MECHANISM, PUBLIC, resume_it, witness(files))
         with ledger:
             opened = ledger.steps_charged, dict(ledger.spent()).get(COUNTS, 0)
             die("ledger")
@@ -83,7 +85,7 @@ class World:
         return opened
 
     def _steps(self, files, ledger, step, blocks, size, save_every, die):
-        with metrics.MetricsWriter(files.metrics, step) as writer:
+        with run_folder.MetricsWriter(files.metrics, step) as writer:
             for block in range(blocks + 1):
                 last = die if block == blocks else _executioner("")
                 last("block")
@@ -93,8 +95,8 @@ class World:
                 last("reserved")
                 self.steps += size
                 last("drawn")
-                votes.append(files.votes, Private(jnp.zeros((size, 1, 3), jnp.int32)),
-                             np.zeros((size, 0), np.int32))
+                kept_votes.append(files.votes, Private(jnp.zeros((size, 1, 3), jnp.int32)),
+                                  np.zeros((size, 0), np.int32))
                 last("kept")
                 ledger.settle(ticket, ((STEP, size),), size)
                 last("settled")

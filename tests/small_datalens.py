@@ -10,12 +10,12 @@ import loops
 import numpy as np
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import ImageSpec, Method, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.private import packing, partition, teachers
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.run.loop import State, initial_state
 
 SPEC = ImageSpec(8, 8, 1, 3)
@@ -40,7 +40,7 @@ def layout(chunk: int = 2, devices: int = 1, parallel: str = "shard_map",
 
 
 def placed(x, y, where: teachers.Layout, spec: ImageSpec = SPEC):
-    dealt = partition.assign(len(x), where.n_units, KEY)
+    dealt = sealing.assign(len(x), where.n_units, KEY)
     sealed = sealing.deal(sealing.seal(x, y, spec), dealt, where.dealt_units)
     return teachers.place(sealed, where)
 
@@ -60,7 +60,7 @@ def run(folder: Path, x, y, method: Method | None = None, where: teachers.Layout
 
 def opened(state: State, where: teachers.Layout):
     """Public arrays, and the real units' arrays [U, ...] (opened: this is a test)."""
-    units = unseal(next(packing.blocks(state.units, where, where.n_units)))
+    units = unseal(next(streaming.blocks(state.units, where, where.n_units)))
     return jax.device_get(state.public), units
 
 

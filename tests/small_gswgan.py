@@ -10,19 +10,18 @@ import jax
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 
 from dpgen_jax.core.types import Array, Method
 from dpgen_jax.methods import dpac, gswgan
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.private import partition, pretraining
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
+from dpgen_jax.private import pretraining, records
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 UNITS, ROWS, STEPS, N, RECORD = 5, 3, 3, 23, 11
-OWNER = int(np.argwhere(partition.assign(N, UNITS, small_datalens.KEY).index == RECORD)[0][0])
+OWNER = int(np.argwhere(records.assign(N, UNITS, small_datalens.KEY).index == RECORD)[0][0])
 WHERE = small_datalens.layout(1, units=UNITS)
 KEY = jax.random.key(3)
 FIELDS = {"critics": UNITS, "batch": ROWS, "steps": STEPS, "sigma": 1.0, "critic_steps": 1,

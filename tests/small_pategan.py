@@ -18,18 +18,18 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import Array, Column, Method, Private, TableSpec, unseal
 from dpgen_jax.methods import pategan
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private import teachers
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 TABLE = TableSpec((Column("age", "continuous", 0, 99), Column("height", "integer", 50, 220),
                    Column("weight", "continuous", 0, 300, nullable=True),
@@ -40,7 +40,7 @@ CONFIG = pategan.Config(
     teachers=UNITS, batch=ROWS, sigma=4.0, steps=STEPS, d_steps=2, d_steps_first=3, s_steps=2,
     g_steps=2, memory=3, s_hidden=8, d_optimiser=Adam(2e-2), generator=GeneratorNet(4, 16, 8),
     discriminator=DiscriminatorNet(4, 8, 8))
-DEALT = partition.assign(N, UNITS, small_datalens.KEY)
+DEALT = sealing.assign(N, UNITS, small_datalens.KEY)
 OWNER = int(np.argwhere(DEALT.index == RECORD)[0][0])
 WHERE = small_datalens.layout(chunk=1, units=UNITS)
 block = functools.cache(loop.compile_block)  # what is compared are runs of one program
@@ -128,7 +128,7 @@ def start(method: Method = METHOD, shares: float = 1.0) -> loop.State:
     return loop.State(jax.device_put(public, WHERE.replicated), adversary.lay(units, WHERE), key)
 
 
-def placed(data, deal: partition.Partition = DEALT, spec=TABLE):
+def placed(data, deal: sealing.Partition = DEALT, spec=TABLE):
     return teachers.place(sealing.deal(sealing.seal(*data, spec), deal, WHERE.local_units), WHERE)
 
 

@@ -15,7 +15,7 @@ import pytest
 import seeded
 from test_digests import digest
 
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.run import capacity
 

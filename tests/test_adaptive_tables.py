@@ -10,7 +10,7 @@ import pytest
 from benchmarks import adaptive_tables
 from benchmarks.tables import data
 from benchmarks.tables.simulation import Simulation
-from dpgen_jax.methods.shared import graphical
+from dpgen_jax.methods.shared import table_models
 
 
 def test_tables_that_are_done_are_not_simulated_again(tmp_path):
@@ -31,7 +31,7 @@ def test_the_pair_that_a_model_lacks_is_chosen_and_counted(monkeypatch):
     run = Simulation(data._of_a_law("loans", 1000), 0, epsilon=20.0)
     facts, _ = run.facts(run.first_four())
     p, parent = run.plan, facts.public.parent
-    first = graphical.estimated(p, graphical.measurements(facts, np.full(p.d, -1)))
+    first = table_models.estimated(p, table_models.measurements(facts, np.full(p.d, -1)))
     pair = next((i, j) for i, j in facts.pairs if j < p.d and parent[i] != j and parent[j] != i)
     lacking = dataclasses.replace(facts, pairs=facts.pairs | {
         pair: facts.pairs[pair] + np.kron([[1, -1], [-1, 1]], np.full((2, 2), 0.2))})

@@ -14,20 +14,18 @@ import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
-from planted import toy as adversary
 
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sampling import FixedSizeSampling
-from dpgen_jax.aggregation.schedule import RoundRobin
-from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.audit import statistics
+from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
+from dpgen_jax.aggregation.schedule import FixedSizeSampling, RoundRobin
+from dpgen_jax.aggregation.topagg import TopKSign
+from dpgen_jax.audit import attacks
 from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +120,7 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
 
 def certified(zeros: np.ndarray, ones: np.ndarray) -> float:
     """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA."""
-    return float(statistics.certified_epsilon(zeros, ones, DELTA, ALPHA))
+    return float(attacks.certified_epsilon(zeros, ones, DELTA, ALPHA))
 
 
 @functools.cache

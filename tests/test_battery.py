@@ -16,14 +16,13 @@ import pytest
 import small_datalens
 
 from dpgen_jax import methods, presets
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit import pairs
 from dpgen_jax.core.types import EMPTY, Records
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.plain import ConvNet, MlpNet
-from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.private import partition, teachers
+from dpgen_jax.nets.pair import ConvNet, MlpNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
+from dpgen_jax.private import records, teachers
 from dpgen_jax.run.calibrate_config import with_records
 
 N, RECORD = 24, 17
@@ -108,7 +107,7 @@ def neighbours(name=None):
 
 def dealt(name, x, y):
     """Records of each unit."""
-    index = partition.assign(N, built(name)[0].mechanism.n_units, small_datalens.KEY).index
+    index = records.assign(N, built(name)[0].mechanism.n_units, small_datalens.KEY).index
     own = Records(jnp.asarray(x[index]), jnp.asarray(y[index], jnp.int32))
     return own, np.flatnonzero((index == RECORD).any(1))
 

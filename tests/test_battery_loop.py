@@ -20,7 +20,6 @@ import people_table
 import pytest
 import small_datalens
 import test_battery
-from planted import toy as adversary
 from private.test_empty_arrays import taken
 
 from dpgen_jax import methods
@@ -28,9 +27,10 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.types import Array, Method, Private, unseal
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.private import partition
+from dpgen_jax.private import records
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 STEPS, N, RECORD = 3, test_battery.N, test_battery.RECORD
 TABLES = ("pategan", "gpate", "projected_dpgan", "datalens-d2p",
@@ -158,7 +158,7 @@ def placed(case: str, changed: bool) -> tuple[Private, int]:
         if changed:
             x[RECORD], y[RECORD] = 1 - x[RECORD], (y[RECORD] + 1) % spec.classes
         data = x, y
-    owner = np.argwhere(partition.assign(N, where.n_units, small_datalens.KEY).index == RECORD)[0][
+    owner = np.argwhere(records.assign(N, where.n_units, small_datalens.KEY).index == RECORD)[0][
         0
     ]
     return small_datalens.placed(*data, where, spec), int(owner)

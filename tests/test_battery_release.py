@@ -21,8 +21,8 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, PostTraining, Records, Refinement
 from dpgen_jax.methods import datalens
-from dpgen_jax.release import bundle, model, statement
-from dpgen_jax.run import checkpoint, finish, lifecycle, noise_digests, rounds
+from dpgen_jax.release import bundle, guarantee
+from dpgen_jax.run import checkpoint, lifecycle, loop, stages
 from dpgen_jax.run.progress import Notices
 
 SPEC, STEPS, RUNTIME = small_datalens.SPEC, 2, Runtime(devices=1, chunk=4, steps_per_call=1)
@@ -60,7 +60,7 @@ def train(tmp_path, monkeypatch):
             phases = () if later is None else (plain(*args), plain(*args, **later))
             return plain(*args, phases=phases, **changes)
 
-        for cached in (model.built, model.compiled, model.arrays):
+        for cached in (bundle.built_model, bundle.compiled_model, bundle.arrays_of_model):
             cached.cache_clear()
         warnings = []
         with monkeypatch.context() as patch:
@@ -71,7 +71,7 @@ def train(tmp_path, monkeypatch):
         return release, [line for line in warnings if line.startswith("warning: ")]
 
     yield one
-    for cached in (model.built, model.compiled, model.arrays):
+    for cached in (bundle.built_model, bundle.compiled_model, bundle.arrays_of_model):
         cached.cache_clear()
 
 
@@ -89,9 +89,9 @@ def saved(tmp_path):
 def test_what_a_method_releases_can_be_stored_and_used(name):
     spec = test_battery.spec_of(name)
     method = methods.get(name).build(test_battery.small(name), spec)
-    model.check(method, spec)
-    rounds.check(method, Records(jax.ShapeDtypeStruct((6, *spec.shape), spec.dtype),
-                                 jax.ShapeDtypeStruct((6,), np.int32)))
+    bundle.check(method, spec)
+    loop.check(method, Records(jax.ShapeDtypeStruct((6, *spec.shape), spec.dtype),
+                               jax.ShapeDtypeStruct((6,), np.int32)))
 
 
 def released(make):
@@ -141,7 +141,7 @@ FAULTS = {
 def test_a_release_that_could_not_be_made_is_found(fault):
     changes, message = FAULTS[fault]
     with pytest.raises(TypeError, match=message):
-        model.check(plain(**changes), SPEC)
+        bundle.check(plain(**changes), SPEC)
 
 
 ROUNDS = {
@@ -156,7 +156,7 @@ def test_a_round_that_could_not_be_made_is_found(name, later):
     """A later phase is not compiled before the rounds of the first one are paid for."""
     wrong = plain(**{name: ROUNDS[name]})
     with pytest.raises(TypeError, match=f"`Method.{name}` returned a wrong shape or type"):
-        rounds.check(plain(phases=(plain(), wrong)) if later else wrong, RECORDS)
+        loop.check(plain(phases=(plain(), wrong)) if later else wrong, RECORDS)
 
 
 @pytest.mark.parametrize("changes", [
@@ -186,8 +186,8 @@ def raising(error):
 
 
 @pytest.mark.parametrize(("owner", "name", "error"), [
-    (None, "finalize", Exception), (statement, "statement", ZeroDivisionError),
-    (bundle.Release, "save", RuntimeError), (finish, "_save", KeyboardInterrupt)])
+    (None, "finalize", Exception), (guarantee, "statement", ZeroDivisionError),
+    (bundle.Release, "save", RuntimeError), (stages, "_save", KeyboardInterrupt)])
 def test_an_error_after_the_last_step_leaves_a_checkpoint(train, tmp_path, monkeypatch, owner, name,
                                                           error):
     with monkeypatch.context() as patch:
@@ -266,8 +266,8 @@ REFINEMENTS = {
 def test_a_refinement_that_changes_what_is_released_is_found(fault):
     arrays = {"net": {"sum": np.ones(SIZE, np.float32)}}
     with pytest.raises(Exception, match="the array|no such|dict"):
-        model.refined(refining(REFINEMENTS[fault])["refinement"], None, arrays)
-    assert model.refined(refining(doubled)["refinement"], None, arrays)["net"]["sum"][0] == 2
+        bundle.refined(refining(REFINEMENTS[fault])["refinement"], None, arrays)
+    assert bundle.refined(refining(doubled)["refinement"], None, arrays)["net"]["sum"][0] == 2
 
 
 @pytest.mark.parametrize("fault", ["raises", "changes a shape"])
@@ -317,8 +317,8 @@ def test_a_program_that_does_not_compile_costs_nothing(train, tmp_path, done):
 def test_a_second_signal_leaves_the_block_that_was_paid_for(train, tmp_path, monkeypatch):
     """The arrays of the state before it are gone, so there was no checkpoint at all."""
     with monkeypatch.context() as patch:
-        patch.setattr(noise_digests, "append", fails_after(
-            noise_digests.append, 1, KeyboardInterrupt()))
+        patch.setattr(loop, "append_digests", fails_after(
+            loop.append_digests, 1, KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             train()
     assert saved(tmp_path) == [2] and account(tmp_path).steps == 2

@@ -6,7 +6,7 @@ import pytest
 import runs
 
 from benchmarks import common, federations, training
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run import lifecycle

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import aggregation, claimed, common, fakes, flops, step_case, steps
 from dpgen_jax import presets
-from dpgen_jax.aggregation import projection
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet
@@ -167,7 +167,7 @@ def test_each_teacher_votes_for_the_bin_of_algorithm_2():
     matrices = rng.standard_normal((3, 4, 16)).astype(np.float32) / 2
     used = set()
     for teacher in x / 4:  # shorter, so that the inner bins are used too
-        votes = bound.project(None, projection.project(matrices, teacher)).reshape(3, 4, 5)
+        votes = bound.project(None, teacher_votes.project(matrices, teacher)).reshape(3, 4, 5)
         for j in range(3):
             columns = (teacher[None, j] @ matrices[j].T).T
             plain = [aggregation.histogram(method.mechanism, column) for column in columns]

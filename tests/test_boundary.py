@@ -23,48 +23,37 @@ OPENERS = {"unseal", "_sealed"}
 MAY_IMPORT = {
     "core/": {"core"},
     "core/errors.py": set(),
-    "core/platforms.py": set(),
-    "core/atomic.py": {"core.platforms"},
+    "core/files.py": {"core.errors"},
     "core/storage.py": {"core.errors"},
     "core/terms.py": set(),
     "core/schema.py": set(),
-    "core/strict_json.py": set(),
-    "core/refinement.py": set(),
-    "core/subjects.py": set(),
-    "core/data_options.py": set(),
-    "core/reading.py": {"core.errors", "core.platforms"},
     # aggregation for a type annotation only
-    "core/types.py": {"core.errors", "core.refinement", "core.schema", "aggregation"},
-    "core/config.py": {"core.types", "core.strict_json"},
-    "core/ranges.py": {"core.types"},
-    "accountant/": {"accountant", "core.at_most", "core.atomic", "core.errors", "core.platforms",
-                    "core.reading", "core.strict_json", "core.terms"},
-    "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
-                 "core.subjects", "core.digests", "core.picked",
+    "core/run_folder.py": {"core", "version"},
+    "core/types.py": {"core.errors", "core.schema", "aggregation"},
+    "core/config.py": {"core.types", "core.files"},
+    "accountant/": {"accountant", "core.terms", "core.files", "core.errors"},
+    "private/": {"private", "core.types", "core.terms", "core.arrays", "core.files",
                  "core.hosts",  # which tells other processes what comes, and no record
-                 "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
+                 "accountant.pate"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
-                     "accountant.rounding", "accountant.smooth_sensitivity"},
-    "nets/": {"nets", "core.types", "core.config", "core.ranges"},
+                     "accountant.smooth_sensitivity"},
+    "nets/": {"nets", "core.types", "core.config"},
     "methods/": {"methods", "nets", "aggregation", "core.types", "core.config", "core.errors",
-                 "core.ranges", "core.terms",
+                 "core.terms",
                  "accountant.smooth_sensitivity",  # the declared numbers of a sanitiser
                  # formulas of papers, for numbers beside the proven one
-                 "accountant.published", "accountant.published_sampling",
-                 "accountant.published_formula"},
-    "presets/": {"presets", "methods", "nets", "core.at_most", "core.types", "core.errors",
-                 "core.console", "core.strict_json"},
-    "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
-              "core.strict_json", "core.subjects", "core.digests", "core.picked",
+                 "accountant.published"},
+    "presets/": {"presets", "methods", "nets", "core.terms", "core.types", "core.errors",
+                 "core.console", "core.files"},
+    "data/": {"data", "core.types", "core.terms", "core.errors", "core.arrays", "core.files",
               "core.console",  # a question before a download
               "core.hosts",  # on how many machines a run is: each has a share of mapped records
               "accountant.events"},
-    "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
-    "release/": {"release", "methods", "core", "version", "data.transform",
-                 "data.finishing", "data.frames", "data.forms", "data.python_values",
-                 "data.writing", "data.constraints", "data.derived", "data.schema_columns",
-                 "data.column_types",
-                 "aggregation.discrete_laplace", "accountant.events", "run"},
+    "evaluation/": {"evaluation", "nets", "core", "release", "data"},
+    "release/": {"release", "methods", "core", "version", "data.table.transform",
+                 "data.table.constraints", "data.table.frames", "data.table.forms",
+                 "data.table.columns",
+                 "aggregation.single_releases", "accountant.events"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
@@ -72,8 +61,8 @@ MAY_IMPORT = {
     "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
                "methods", "nets", "presets", "private", "release", "run", "version"},
     # the server's and the client's own glue; of its files only answer.py opens anything
-    "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local",
-                   "aggregation.mechanism", "core",
+    "federated/": {"federated", "accountant", "aggregation.noise", "aggregation.mechanism",
+                   "core",
                    "data", "methods", "private", "release", "run"},
 }
 OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting", "filelock"}, "core/errors.py": set(),
@@ -153,19 +142,20 @@ def doors(path: str, source: str) -> set[str]:
 
 PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, noised
           # single releases with noise of their own
-          "aggregation/discrete_laplace.py:class_counts",
-          "aggregation/schema_queries.py:bounds",
-          "aggregation/schema_queries.py:categories",
-          "aggregation/survey.py:kind_counts", "aggregation/survey.py:value_counts",
-          "aggregation/sanitise.py:upper_bound",
-          "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
-          "private/votes.py:append",  # into a file of private/
+          "aggregation/single_releases.py:class_counts",
+          "aggregation/single_releases.py:bounds",
+          "aggregation/single_releases.py:categories",
+          "aggregation/single_releases.py:kind_counts",
+          "aggregation/single_releases.py:value_counts",
+          "aggregation/teacher_votes.py:upper_bound",
+          "private/kept_votes.py:for_the_holder",  # a terminal of the data holder
+          "private/kept_votes.py:append",  # into a file of private/
           # one client's answer: bounded, and noised by the client before it leaves
           "federated/answer.py:compile_answer", "federated/answer.py:answer",
           # what moved when an auditor changed a record, for the data holder
           "private/interference.py:_visited", "private/interference.py:differing",
-          "private/packing.py:warmed",  # how far a warm-up has come is public
-          "private/packing.py:first_unit",  # which units a block holds is public
+          "private/streaming.py:warmed",  # how far a warm-up has come is public
+          "private/streaming.py:first_unit",  # which units a block holds is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
@@ -173,12 +163,9 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
 
 # Post-processing: what mends, conditions and draws rows, and what is fitted to released counts.
 PUBLIC_SIDE = (
-    "data/constraints.py", "data/derived.py", "data/finishing.py", "data/transform.py",
-    "release/conditions.py", "release/exact.py", "release/sampling.py", "release/standalone/",
-    "release/tracing.py",
-    *(f"methods/shared/{name}.py" for name in (
-        "graphical", "junction", "network", "products", "table_facts", "table_list", "table_plan",
-        "table_prior", "table_rounds", "table_shapes", "table_state", "tree", "tree_fit")))
+    "data/table/constraints.py", "data/table/transform.py", "release/exact.py",
+    "release/sampling.py", "release/standalone/", "release/tracing.py",
+    *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree")))
 HOLD_RECORDS = {"Dataset", "Private", "Records"}
 
 
@@ -320,7 +307,7 @@ def test_safe_code_is_not(source):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", [
-    "accountant.ledger", "accountant.gaussian", "accountant.calibrate", "accountant.published",
+    "accountant.ledger", "accountant.composition", "accountant.composition", "accountant.published",
     "accountant.smooth_sensitivity"])
 def test_the_accountant_never_loads_jax(module):
     subprocess.run(

@@ -9,14 +9,14 @@ import small_datalens
 from dpgen_jax import data
 from dpgen_jax.core.config import digest, from_json, to_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
-from dpgen_jax.data import Dataset, class_names
+from dpgen_jax.data import Dataset, base
 from dpgen_jax.evaluation import assess
 from dpgen_jax.evaluation.report import page
 from dpgen_jax.presets import numbers
 from dpgen_jax.release import contents, export
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import opening, planning
+from dpgen_jax.release.guarantee import Protected
+from dpgen_jax.run import checkpoint, planning
 
 PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
@@ -94,20 +94,20 @@ def _made(path):
 def test_public_data_have_their_public_names():
     x = np.zeros((10, 8, 8, 1), np.uint8)
     fashion = data.from_arrays(x, np.arange(10), 10)
-    assert class_names.official(fashion, class_names.FASHION).spec.class_names[9] == "Ankle boot"
+    assert base.official_classes(fashion, base.FASHION_CLASSES).spec.class_names[9] == "Ankle boot"
     for names in (tuple("0123456789"), ("a", "b"), ()):
-        assert class_names.official(fashion, names) is fashion
+        assert base.official_classes(fashion, names) is fashion
 
 
 def test_a_run_of_an_older_version_can_be_resumed(tmp_path):
     old = public(PLAIN)
     del old["class_names"]
-    opening.create(tmp_path / "old", old)
-    opening.reopen(tmp_path / "old", public(NAMED))
-    opening.create(tmp_path / "new", public(NAMED))
-    opening.reopen(tmp_path / "new", public(NAMED))
+    checkpoint.create(tmp_path / "old", old)
+    checkpoint.reopen(tmp_path / "old", public(NAMED))
+    checkpoint.create(tmp_path / "new", public(NAMED))
+    checkpoint.reopen(tmp_path / "new", public(NAMED))
     with pytest.raises(UserError, match="class_names was .*'emu', 'cat', 'dog'.*, now"):
-        opening.reopen(tmp_path / "new", public(PLAIN))
+        checkpoint.reopen(tmp_path / "new", public(PLAIN))
 
 
 def test_any_images_may_be_given_names(tmp_path):

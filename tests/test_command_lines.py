@@ -23,7 +23,7 @@ import pytest
 from PIL import Image
 from test_packaging import setup_cfg
 
-from dpgen_jax.core import cli, meeting
+from dpgen_jax.core import cli, hosts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(
@@ -128,7 +128,7 @@ def parse(words: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "parse", stopping(cli.parse))
         patch.setattr(jax.distributed, "initialize", stopping(lambda *_, **__: None))
-        patch.setattr(meeting, "meet", stopping(lambda *_: None))
+        patch.setattr(hosts, "meet", stopping(lambda *_: None))
         for name in ("parse_args", "parse_known_args"):
             patch.setattr(argparse.ArgumentParser, name,
                           stopping(getattr(argparse.ArgumentParser, name)))

@@ -16,9 +16,10 @@ import runs
 import small_datalens
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation import bits
+from dpgen_jax.aggregation import noise
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, lifecycle, metrics
+from dpgen_jax.run import capacity, checkpoint, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
@@ -27,7 +28,7 @@ RUNNER = """
 import os, signal, sys, time
 from dpgen_jax import train
 from dpgen_jax.core import cli
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.run import checkpoint
 
 log, moment = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.argv[2]
@@ -77,7 +78,7 @@ class Training:
 
     def wait_for(self, process, step):
         """Until the metrics tell of this step."""
-        while not any(row["step"] >= step for row in metrics.read(self.root / "metrics.jsonl")):
+        while not any(row["step"] >= step for row in run_folder.read(self.root / "metrics.jsonl")):
             assert process.poll() is None, process.stdout.read()
             time.sleep(0.01)
 
@@ -133,7 +134,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     assert release.privacy["events"][0]["count"] == released.steps
     assert release.privacy["steps"] <= released.steps - 2
     assert release.privacy["epsilon"] == 10.0 and len(release.sample(3)[0]) == 3
-    steps = [row["step"] for row in metrics.read(training.root / "metrics.jsonl")]
+    steps = [row["step"] for row in run_folder.read(training.root / "metrics.jsonl")]
     assert steps == list(range(1, release.privacy["steps"] + 1))
     assert training.saved[-1] == steps[-1]
 
@@ -158,14 +159,15 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
         checkpoint.save(folder, step, [("part", TREE)], {"n": step}, keep=2)
     before = runs.snapshot(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint if name == "write_json" else checkpoint_parts, name, fault)
+        patch.setattr(checkpoint if name == "write_json" else checkpoint, name, fault)
         with pytest.raises(UserError, match=rf"checkpoints/3 cannot be written \(.*{message}"):
             checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [1, 2]
     assert {k: v for k, v in runs.snapshot(folder).items() if "unfinished" not in k} == before
     assert small_datalens.equal(checkpoint.restore(folder, 2, "part", TREE), TREE)
     checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
-    assert checkpoint.steps(folder) == [2, 3] and checkpoint.note(folder, 3, "n") == {"n": 3}
+    assert checkpoint.steps(folder) == [2, 3] and checkpoint.note_checkpoint(folder, 3,
+                                                                             "n") == {"n": 3}
     assert not any("unfinished" in p.name for p in folder.iterdir())
 
 
@@ -179,7 +181,7 @@ def test_a_checkpoint_that_is_broken_off_beside_the_training_is_none(tmp_path, m
     def broken_off(path, tree):
         raise Cancelled
 
-    monkeypatch.setattr(checkpoint_parts, "write", broken_off)
+    monkeypatch.setattr(checkpoint, "write_part", broken_off)
     saving = checkpoint.begin(tmp_path, 1, [("part", TREE)], {}, 2, beside=True)
     with pytest.raises(UserError, match=r"checkpoint .* cannot be written \(.*broken off"):
         saving.finish()
@@ -223,8 +225,8 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
         return real(descriptor, *args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
-    monkeypatch.setattr(bits.OsBits, "draw", lambda self, shape: n_drawn.append(shape) or
-                        bits.draw_bits(shape))
+    monkeypatch.setattr(noise.OsBits, "draw", lambda self, shape: n_drawn.append(shape) or
+                        noise.draw_bits(shape))
     release, said = runs.train(tmp_path / "run")
     assert "stopped at step 1 of 6: it cannot go on" in said
     assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn", said)
@@ -241,7 +243,7 @@ def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):
             runs.train(tmp_path / "run")
     account = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert account.steps == 1 and not (tmp_path / "run/release").exists()
-    assert metrics.read(tmp_path / "run/metrics.jsonl") == []
+    assert run_folder.read(tmp_path / "run/metrics.jsonl") == []
 
 
 

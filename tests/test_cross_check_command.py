@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dpgen_jax import account
-from dpgen_jax.accountant import cross_check, gaussian, ledger
+from dpgen_jax.accountant import composition, cross_check, ledger
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
@@ -17,7 +17,7 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core.terms import at_most
 
 DELTA = 1e-5
 VOTES = GaussianEvent(5000, 12_000)
@@ -59,7 +59,7 @@ def test_events_that_dp_accounting_knows_have_its_epsilon_beside_ours(checked):
     assert record["events"][0]["event"] == VOTES.statement()
     rows = [*record["events"], record["all_events"]]
     for row, known in zip(rows, (events[:1], events[1:], events), strict=True):
-        assert row["epsilon"] == gaussian.epsilon(known, DELTA)
+        assert row["epsilon"] == composition.epsilon_of(known, DELTA)
         assert row["dp_accounting"] == cross_check.pld_epsilon(known, DELTA)
         assert row["accountant"] == "privacy loss distributions"
         assert row["epsilon"] == pytest.approx(row["dp_accounting"], rel=1e-3)
@@ -129,7 +129,7 @@ def test_in_words(call, tmp_path):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == f"run {root}, epsilon at delta 1e-05:"
-    ours = gaussian.epsilon(((VOTES, 20),), DELTA)
+    ours = composition.epsilon_of(((VOTES, 20),), DELTA)
     assert lines[1].startswith("20 x rounded-gaussian (sigma 5000.0, sensitivity ")
     assert f"ours {at_most(ours)}, dp_accounting 0." in lines[1]
     assert lines[3] == ("1 x class-counts (epsilon 0.01, delta 0.0): ours 0.01, "

@@ -13,22 +13,20 @@ import pytest
 import small_datalens
 
 from dpgen_jax import account, publish
-from dpgen_jax.accountant import gaussian, ledger, pate
+from dpgen_jax.accountant import composition, ledger, pate
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
-from dpgen_jax.aggregation import sanitise
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.gaussian_table import thresholds
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.noise import OsBits, SeededBits, thresholds
 from dpgen_jax.core.config import digest, to_json
+from dpgen_jax.core.run_folder import MEANING, RunFolder, read_json, write_json
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
-from dpgen_jax.private import data_dependent as private
-from dpgen_jax.private import votes as log
-from dpgen_jax.release.statement import Facts, Protected, statement
-from dpgen_jax.run import data_dependent
-from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
+from dpgen_jax.private import kept_votes as private
+from dpgen_jax.release.guarantee import Facts, Protected, statement
+from dpgen_jax.run import costs
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +77,7 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
             for block in (slice(0, 5), slice(5, STEPS)):
                 ticket = book.reserve(mechanism.events(len(answered[block])), len(answered[block]))
                 sums = counts[block].reshape(-1, *mechanism.shape)
-                log.append(files.votes, Private(jnp.asarray(sums)), answered[block])
+                private.append(files.votes, Private(jnp.asarray(sums)), answered[block])
                 book.settle(
                     ticket, mechanism.actual_charge(answered[block], ()), len(answered[block])
                 )
@@ -120,7 +118,7 @@ def rdp_of_votes(config=CONFIG, seed=0):
 def test_the_reading_is_that_of_the_votes(tmp_path):
     files = finished(tmp_path / "run")
     before = snapshot(files.root)
-    read = data_dependent.reading(files.root)
+    read = costs.data_dependent_reading(files.root)
     epsilon, order = epsilon_by_hand(rdp_of_votes(), private.ORDERS)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
     assert read["data_dependent"]["order"] == pytest.approx(order)
@@ -140,7 +138,7 @@ def test_the_reading_is_that_of_the_votes(tmp_path):
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_lost_steps_count_at_their_worst(tmp_path, lost):
-    read = data_dependent.reading(finished(tmp_path / "run", lost=lost).root)
+    read = costs.data_dependent_reading(finished(tmp_path / "run", lost=lost).root)
     worst = lost * QUERIES * private.ORDERS * (1 / (2 * 80.0**2) + 1 / 40.0**2)
     epsilon, _ = epsilon_by_hand(rdp_of_votes() + worst, private.ORDERS)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
@@ -151,14 +149,14 @@ def test_lost_steps_count_at_their_worst(tmp_path, lost):
 def test_a_torn_step_is_a_lost_one(tmp_path):
     files = finished(tmp_path / "run")
     files.votes.write_bytes(files.votes.read_bytes()[:-2])
-    read = data_dependent.reading(files.root)["votes"]
+    read = costs.data_dependent_reading(files.root)["votes"]
     assert read["steps charged without votes"] == 1 and read["queries"] == (STEPS - 1) * QUERIES
 
 
 def test_the_reading_is_sealed_until_it_is_shown(tmp_path):
     files = finished(tmp_path / "run")
     kind = private.Confident(gpate.mechanism(CONFIG, small_datalens.SPEC))
-    sealed = private.read(kind.votes(files.votes), kind, DELTA, STEPS)
+    sealed = private.read_for_the_holder(kind.votes(files.votes), kind, DELTA, STEPS)
     assert repr(sealed) == "Private(Reading[])"
 
 
@@ -198,8 +196,8 @@ def bound_by_hand(words, config=CONFIG, seed=0):
 
 
 def test_the_published_bound_is_the_formula(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_dependent, "OsBits", lambda: SeededBits(3))
-    published = data_dependent.publish(finished(tmp_path / "run").root)["data_dependent_epsilon"]
+    monkeypatch.setattr(costs, "OsBits", lambda: SeededBits(3))
+    published = costs.publish(finished(tmp_path / "run").root)["data_dependent_epsilon"]
     cost = CONFIG.sanitiser.rdp()
     rdp = bound_by_hand(SeededBits(3).draw((1, 2, 3))[0]) + cost
     assert published["epsilon"] == pytest.approx(epsilon_by_hand([rdp], [8.0])[0], rel=1e-12)
@@ -211,12 +209,12 @@ def test_the_published_bound_is_the_formula(tmp_path, monkeypatch):
 def test_the_run_states_a_new_larger_claim(tmp_path):
     files = finished(tmp_path / "run")
     before, claimed = snapshot(files.root), read_json(files.release / "privacy.json")
-    published = data_dependent.publish(files.root)
+    published = costs.publish(files.root)
     after, now = snapshot(files.root), read_json(files.release / "privacy.json")
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed == {"ledger.jsonl", "release/privacy.json", "release/README.txt",
                        "release/statement.html", "private/released.json"}
-    event = sanitise.event(CONFIG.sanitiser)
+    event = teacher_votes.sanitised_event(CONFIG.sanitiser)
     assert now.pop("events") == [*claimed.pop("events"), {**event.statement(), "count": 1}]
     assert now.pop("epsilon") == published["epsilon"] > claimed.pop("epsilon") == 3.0
     assert now.pop("data_dependent_epsilon") == published["data_dependent_epsilon"]
@@ -229,7 +227,7 @@ def test_the_run_states_a_new_larger_claim(tmp_path):
 
 
 def test_the_claim_depends_on_the_budget_and_not_on_the_votes(tmp_path):
-    claims = [data_dependent.publish(finished(tmp_path / str(seed), seed=seed).root)["epsilon"]
+    claims = [costs.publish(finished(tmp_path / str(seed), seed=seed).root)["epsilon"]
               for seed in range(3)]
     answered = {int(kept(seed)[1].sum()) for seed in range(3)}
     assert len(answered) == 3 and len(set(claims)) == 1
@@ -250,7 +248,7 @@ def test_what_is_published_is_fixed_when_the_run_begins(tmp_path, name, value):
     files = finished(tmp_path / "run")
     changed(files, name, value)
     before = snapshot(files.root)
-    for refused in (data_dependent.price, data_dependent.publish):
+    for refused in (costs.publication_price, costs.publish):
         with pytest.raises(UserError, match=r"of another configuration than that of .*config.json"):
             refused(files.root)
     assert snapshot(files.root) == before
@@ -266,11 +264,11 @@ def test_what_was_bought_beside_the_votes_is_part_of_the_bound(tmp_path, bought)
     """The run has told at least as much as its class counts: a bound below their price alone stood
     in its statement."""
     files = finished(tmp_path / "run", epsilon=9.0, bought=bought)
-    read = data_dependent.reading(files.root)["data_dependent"]["epsilon"]
-    published = data_dependent.publish(files.root)["data_dependent_epsilon"]["epsilon"]
+    read = costs.data_dependent_reading(files.root)["data_dependent"]["epsilon"]
+    published = costs.publish(files.root)["data_dependent_epsilon"]["epsilon"]
     left = (DELTA - sum(event.delta * n for event, n in bought
                         if isinstance(event, EpsilonDeltaEvent))) / 2
-    alone = gaussian.epsilon(bought, DELTA - left)
+    alone = composition.epsilon_of(bought, DELTA - left)
     rdp = rdp_of_votes()
     assert read == pytest.approx(alone + pate.epsilon_of(rdp, private.ORDERS, left), rel=1e-9)
     assert published > alone + pate.epsilon_of(rdp, private.ORDERS, left)
@@ -282,12 +280,12 @@ def test_a_run_that_spent_all_it_had_can_be_published(tmp_path, bought):
     """The claim has room for the distance between drawn and ideal noise too."""
     mechanism = gpate.mechanism(CONFIG, small_datalens.SPEC)
     spent = mechanism.actual_charge(kept()[1], ())
-    worst = (1 + 1e-9) * gaussian.epsilon((*bought, *mechanism.events(STEPS)), DELTA)
+    worst = (1 + 1e-9) * composition.epsilon_of((*bought, *mechanism.events(STEPS)), DELTA)
     files = finished(tmp_path / "run", epsilon=worst, bought=bought)
     with Ledger.open(files.ledger) as book:  # as if all had been answered
         book.charge(tuple((event, n - dict(spent)[event]) for event, n in mechanism.events(STEPS)))
         assert book.epsilon() == pytest.approx(book.target, rel=1e-8)
-    claim = data_dependent.publish(files.root)["epsilon"]
+    claim = costs.publish(files.root)["epsilon"]
     assert account_of(files).epsilon() <= claim < worst + 1
 
 
@@ -300,22 +298,22 @@ def test_the_charge_is_on_disk_before_anything_is_drawn(tmp_path, monkeypatch):
     before = snapshot(files.release)
     monkeypatch.setattr(OsBits, "draw", refuse)
     with pytest.raises(RuntimeError, match="generator failed"):
-        data_dependent.publish(files.root)
+        costs.publish(files.root)
     account = account_of(files)
     assert account.target > 3 and any(isinstance(event, RenyiEvent) for event, _ in account.spent())
     assert snapshot(files.release) == before
     monkeypatch.undo()
     with pytest.raises(UserError, match="charged its one sanitised release"):
-        data_dependent.publish(files.root)
+        costs.publish(files.root)
     assert snapshot(files.release) == before
 
 
 def test_it_is_published_once(tmp_path):
     files = finished(tmp_path / "run")
-    data_dependent.publish(files.root)
+    costs.publish(files.root)
     before = snapshot(files.root)
     with pytest.raises(UserError, match="charged its one sanitised release"):
-        data_dependent.publish(files.root)
+        costs.publish(files.root)
     assert snapshot(files.root) == before
 
 
@@ -326,14 +324,14 @@ def test_the_price_is_known_before_and_costs_nothing(tmp_path, monkeypatch, caps
     monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
     before = snapshot(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(log, "_steps", refuse)
+        patch.setattr(private, "_steps", refuse)
         patch.setattr(OsBits, "draw", refuse)
         publish.command([str(files.root), "--dry-run", "--json"])
         priced = json.loads(capsys.readouterr().out)
         publish.command([str(files.root), "--dry-run"])
     assert "no vote was read" in capsys.readouterr().out
     assert snapshot(tmp_path) == before and not (tmp_path / "state").exists()
-    published = data_dependent.publish(files.root)
+    published = costs.publish(files.root)
     assert priced["epsilon_without_it"] == 3.0 < priced["epsilon"] == published["epsilon"]
     with pytest.raises(UserError, match="charged its one sanitised release"):
         publish.command([str(files.root), "--dry-run"])

@@ -9,9 +9,9 @@ import small_datalens
 from test_data_dependent import CONFIG, STEPS, finished, snapshot
 
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import costs, data_dependent
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run import costs
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,9 @@ def check_refused(files, call, text):
     assert "\n" not in str(caught.value) and snapshot(files.root) == before
 
 
-PUBLISHED = pytest.mark.parametrize("call", [data_dependent.publish, data_dependent.price])
-ALL = pytest.mark.parametrize("call", [data_dependent.reading, data_dependent.publish,
-                                       data_dependent.price])
+PUBLISHED = pytest.mark.parametrize("call", [costs.publish, costs.publication_price])
+ALL = pytest.mark.parametrize("call", [costs.data_dependent_reading, costs.publish,
+                                       costs.publication_price])
 
 
 @ALL
@@ -79,18 +79,18 @@ def test_runs_that_promise_nothing_are_not_published(tmp_path, call):
                                 "noise_source": "seeded: no privacy claim"}
     write_json(path, stated)
     check_refused(files, call, "promises nothing .'none: a seed'")
-    shown = data_dependent.reading(files.root)
+    shown = costs.data_dependent_reading(files.root)
     assert shown["data_independent"]["epsilon"] == math.inf
     assert costs.of_run(files.root)["claimed"]["epsilon"] == math.inf
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    check_refused(RunFolder(tmp_path), data_dependent.reading, "is no folder of a run")
+    check_refused(RunFolder(tmp_path), costs.data_dependent_reading, "is no folder of a run")
 
 
 def test_of_two_copies_one_publishes(tmp_path):
     """Each would have charged its own ledger for one of two draws."""
     files = finished(tmp_path / "run")
     copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
-    data_dependent.publish(copy.root)
-    check_refused(files, data_dependent.publish, "an older state or a copy")
+    costs.publish(copy.root)
+    check_refused(files, costs.publish, "an older state or a copy")

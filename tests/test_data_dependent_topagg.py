@@ -13,15 +13,14 @@ from test_data_dependent import epsilon_by_hand, finished, snapshot
 
 from dpgen_jax import account
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.accountant.topagg import TopAgg
+from dpgen_jax.accountant.pate import TopAgg
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import datalens
-from dpgen_jax.private import data_dependent as private
-from dpgen_jax.private import votes as log
-from dpgen_jax.run import data_dependent, lifecycle, rounds
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.private import kept_votes as private
+from dpgen_jax.run import costs, lifecycle, loop
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +41,7 @@ def run(tmp_path):
     mechanism = datalens.mechanism(CONFIG, small_datalens.SPEC)
     with Ledger.open(files.ledger) as ledger:
         ticket = ledger.reserve(mechanism.events(STEPS), STEPS)
-        log.append(files.votes, Private(jnp.asarray(kept())), np.zeros((STEPS, 0), np.int32))
+        private.append(files.votes, Private(jnp.asarray(kept())), np.zeros((STEPS, 0), np.int32))
         ledger.settle(ticket, mechanism.events(STEPS), STEPS)
         ledger.reserve(mechanism.events(2), 2)
     return files
@@ -56,7 +55,7 @@ def test_sums_are_kept_where_signs_alone_are_released():
 
 
 def test_the_reading_is_that_of_the_sums(run):
-    read = data_dependent.reading(run.root)
+    read = costs.data_dependent_reading(run.root)
     each = ROW.by_entries(kept().reshape(-1, 64), private.ORDERS)
     worst = 4 * ROW.independent(private.ORDERS)
     epsilon, order = epsilon_by_hand(each.sum(0) + 2 * worst, private.ORDERS)
@@ -85,23 +84,23 @@ def test_nothing_of_it_is_written_published_or_charged(run, capsys):
     said = capsys.readouterr().out
     assert "Theorems 4 and 5 of DataLens say nothing" in said and "by round" not in said
     with pytest.raises(UserError, match="for Confident-GNMax only"):
-        data_dependent.publish(run.root)
+        costs.publish(run.root)
     assert snapshot(run.root) == before
 
 
 def test_a_file_without_a_whole_round_is_refused(run):
     run.votes.write_bytes(b"torn")
     with pytest.raises(UserError, match="no whole round; this run kept no votes"):
-        data_dependent.reading(run.root)
+        costs.data_dependent_reading(run.root)
 
 
 def test_sums_that_teachers_cannot_have_are_refused(run):
     run.votes.write_bytes(np.full(STEPS * 4 * 64, 12, "<i4").tobytes())
     with pytest.raises(UserError, match="damaged"):
-        data_dependent.reading(run.root)
+        costs.data_dependent_reading(run.root)
 
 
-SUMS, RELEASE = [], rounds.release
+SUMS, RELEASE = [], loop.release
 
 
 def spied(mechanism, bits, total):
@@ -110,7 +109,7 @@ def spied(mechanism, bits, total):
 
 
 def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "release", spied)
+    monkeypatch.setattr(loop, "release", spied)
     SUMS.clear()
     files = RunFolder(tmp_path / "run")
     config = dataclasses.replace(CONFIG, sigma=None, steps=3)
@@ -122,7 +121,7 @@ def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
     sums = np.frombuffer(files.votes.read_bytes(), "<i4").reshape(-1, 4, 64)
     np.testing.assert_array_equal(sums, SUMS)
     assert len(sums) == 3 and np.abs(sums).max() > 1
-    read = data_dependent.reading(files.root)
+    read = costs.data_dependent_reading(files.root)
     assert 0 < read["data_dependent"]["epsilon"] < read["by round"]["independent"][-1]
     assert read["votes"]["steps charged without votes"] == 0
     private_values = json.dumps(read["by round"]["entries"])[1:20]

@@ -47,11 +47,10 @@ from seeded import ALL, ANSWERED, CASES, LONG, SEED, SLOW, train
 
 import dpgen_jax
 from dpgen_jax import methods
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import pictures
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import lifecycle, stages
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 RECORD = Path(__file__).with_name("digests.json")
@@ -142,7 +141,7 @@ def require_kind(recorded: dict) -> None:
 def run(tmp_path_factory):
     """The results of the run of a case; each is trained once, without the pictures of a release."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pictures, "write", lambda *_: None)
+        patched.setattr(stages, "write_pictures", lambda *_: None)
 
         @functools.cache
         def one(name: str) -> dict:
@@ -290,7 +289,7 @@ def add_old() -> None:
     folder, scratch = OLD / dpgen_jax.__version__, Path(os.environ["DPGEN_STATE"])
     folder.mkdir(parents=True)  # fails where they are there
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pictures, "write", lambda *_: None)
+        patched.setattr(stages, "write_pictures", lambda *_: None)
         seeded.interrupted(scratch / "image-run")  # a checkpoint names the place it was made at
     shutil.copytree(scratch / "image-run", folder / "image-run")
     train(seeded.OLD_TABLE, scratch / "table-run").save(folder / "table-release")

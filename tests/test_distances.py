@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks import distances, nearest_mean, results_systems, results_tables
-from dpgen_jax.accountant import gaussian
-from dpgen_jax.accountant.plain_events import GaussianEvent
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.data.base import Dataset
 
@@ -53,7 +53,7 @@ def test_the_table_of_the_papers_systems_has_their_own_rows():
 
 def test_the_noise_of_the_class_means_spends_the_budget():
     event = GaussianEvent(nearest_mean.sigma_of(1.0), 2)
-    assert 0.99 < gaussian.epsilon(((event, 1),), nearest_mean.DELTA) <= 1
+    assert 0.99 < composition.epsilon_of(((event, 1),), nearest_mean.DELTA) <= 1
 
 
 def test_a_replaced_record_moves_the_sums_by_no_more_than_the_noise_is_made_for():

@@ -13,7 +13,7 @@ import runs
 from dpgen_jax import compare, evaluate
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.evaluation import judge, networks, utility
+from dpgen_jax.evaluation import fidelity, networks, utility
 from dpgen_jax.run import lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -29,7 +29,7 @@ def quick():
         short = networks.Schedule("short", epochs=1, min_steps=20, mlp_times=1, batch=32)
         patched.setitem(utility.SETTINGS, "fast", dataclasses.replace(
             utility.SETTINGS["fast"], schedule=short))
-        patched.setitem(judge.COURSES, "fast", judge.Course(short))
+        patched.setitem(fidelity.COURSES, "fast", fidelity.Course(short))
         yield
 
 

@@ -14,11 +14,11 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data import load
-from dpgen_jax.evaluation import judge
+from dpgen_jax.evaluation import fidelity
 from dpgen_jax.evaluation.networks import Schedule
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.nets.pair import ConvNet
 
 WRITERS = 12
 
@@ -92,7 +92,7 @@ def test_a_public_classifier_empties_clients_and_needs_named_bounds(path, monkey
     with pytest.raises(UserError, match="public images need the same schema"):
         federations.federations(data, dataclasses.replace(
             options, public=load(f"femnist:{path}")), None)
-    monkeypatch.setattr(judge, "train", lambda *arguments: Reader(data))
+    monkeypatch.setattr(fidelity, "train_judge", lambda *arguments: Reader(data))
     for part in federations.federations(data, options, None).values():
         assert not part.dataset.uncovered and not part.dataset.bought
         assert int(part.dataset.clients.max()) + 1 == WRITERS > part.clients
@@ -157,14 +157,14 @@ def test_the_cost_of_table_2_is_the_paper_s_by_its_formulas(tmp_path):
 def cnn(path):
     """A CNN that learnt a little."""
     data = load(f"femnist:{path}", classes=36, image_size=8)
-    course = judge.Course(Schedule("toy", 1, 2, optimiser="adam"))
-    return judge.train((data.x_train, data.y_train), (data.x_test, data.y_test), course)
+    course = fidelity.Course(Schedule("toy", 1, 2, optimiser="adam"))
+    return fidelity.train_judge((data.x_train, data.y_train), (data.x_test, data.y_test), course)
 
 
 @pytest.fixture
 def toy(cnn, monkeypatch):
     """Presets of a few weights, one CNN for all purposes, and no classifier beside it."""
-    monkeypatch.setattr(judge, "train", lambda *arguments, **options: cnn)
+    monkeypatch.setattr(fidelity, "train_judge", lambda *arguments, **options: cnn)
     monkeypatch.setattr(federations, "READER_SAMPLES", 100)
     monkeypatch.setattr(federated.common, "utility_of", lambda *arguments, **options: {
         "gen2real": {"cnn": 0.5}})

@@ -18,7 +18,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import costs, lifecycle, planning, protection
+from dpgen_jax.run import costs, lifecycle, planning
 from dpgen_jax.run.progress import Notices
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -48,7 +48,7 @@ def sized(*sizes):
 
 
 def fit(root, data, clients=None, alpha=None, **fields):
-    data, config = protection.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
+    data, config = planning.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
     said = []
     run = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
     return lifecycle.run(run, data, said.append), "\n".join(said)
@@ -57,7 +57,7 @@ def fit(root, data, clients=None, alpha=None, **fields):
 def test_a_journal_tells_whose_records_belong_together():
     """Simulated clients were taken for clients, and any clients for those that are protected."""
     def grouping(data, **split):
-        data, config = protection.federated(data, CONFIG, **split)
+        data, config = planning.federated(data, CONFIG, **split)
         request = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1))
         checked = planning.check(planning.declare(request, data, lambda line: None),
                                  lambda line: None, Notices(lambda line: None))
@@ -147,7 +147,7 @@ def test_a_central_run_has_no_clients(tmp_path):
     for split in ({"clients": 3}, {"alpha": 1.0}):
         with pytest.raises(UserError, match="need --federated"):
             fit(tmp_path / "run", data, **split, federated=False)
-    assert protection.federated(data, dataclasses.replace(CONFIG, federated=False))[0] is data
+    assert planning.federated(data, dataclasses.replace(CONFIG, federated=False))[0] is data
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

@@ -8,10 +8,10 @@ from PIL import Image
 import dpgen_jax as dg
 from dpgen_jax import schema, train
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
-from dpgen_jax.run import protection, side_releases
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run import planning, side_releases
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_draft_is_never_called_declared_and_each_mend_is_said_once(loans):
         "every column is in --schema draft.yaml; the entries that its read_from_data lists were "
         "READ FROM THE RECORDS, which no epsilon covers")
     with pytest.raises(UserError, match="kinds of age, home.*bounds of age") as refused:
-        protection.refuse_uncovered(made.dataset, Budget(5.0, 1e-5), None)
+        planning.refuse_uncovered(made.dataset, Budget(5.0, 1e-5), None)
     text = str(refused.value)
     assert len(text) < 1000 and text.count("--schema-epsilon") == 1
     assert all(part.what in text and part.declare in text for part in made.dataset.uncovered)

@@ -13,12 +13,10 @@ import small_datalens
 import small_gswgan
 
 from dpgen_jax import account, train
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
-from dpgen_jax.accountant.published_sampling import (
-    gswgan,
-)
+from dpgen_jax.accountant.published import gswgan
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
@@ -131,7 +129,8 @@ def test_a_secret_draw_from_end_to_end(tmp_path):
     assert (event.population, event.sample_size) == (6, 2)
     assert event.gaussian.mu_squared == pytest.approx(
         3 / release.config.sigma**2)
-    assert 19 < gaussian.epsilon(((event, 4),), 1e-3) <= release.privacy["budget_epsilon"] == 20
+    assert 19 < composition.epsilon_of(((event, 4),),
+                                       1e-3) <= release.privacy["budget_epsilon"] == 20
     assert "secret draws" in release.privacy["accountant"]
     assert release.sample(5)[0].shape == (5, 8, 8, 1)
 

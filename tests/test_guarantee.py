@@ -15,11 +15,11 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.data.base import Uncovered
 from dpgen_jax.evaluation import membership
-from dpgen_jax.evaluation.report import compare
+from dpgen_jax.evaluation.report import page as report_page
 from dpgen_jax.evaluation.report.page import Report, page
-from dpgen_jax.release import explain, guarantee
-from dpgen_jax.release.statement import Facts, Protected, statement
-from dpgen_jax.run import calibrate_config, costs, lifecycle, protection
+from dpgen_jax.release import documents, guarantee
+from dpgen_jax.release.guarantee import Facts, Protected, statement
+from dpgen_jax.run import calibrate_config, costs, lifecycle, planning
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 MAXIMUM = Uncovered("bounds of age are read from private data", "age: {max: 110}")
@@ -98,15 +98,15 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     assert stamp in said[-1]
     assert stamp in (root / "release/README.txt").read_text()
     assert stamp in costs.of_run(root)["guarantee"]
-    assert explain.checked(stated) and guarantee.of(stated).text == stamp
+    assert documents.checked_statement(stated) and guarantee.of(stated).text == stamp
     text = page(Report({}, stated, {}))
     kind = guarantee.of(stated).kind
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
     assert ("What is left out?" in text) == (kind == "not covered")
-    entry = compare.Entry("run", {}, explain.checked(stated))
-    assert bool(compare.doubts(entry)) == (kind != "valid")
+    entry = report_page.Entry("run", {}, documents.checked_statement(stated))
+    assert bool(report_page.doubts(entry)) == (kind != "valid")
     bound = membership.guarantee(stated)
     assert isinstance(bound, membership.Guarantee) == (kind == "valid")
 
@@ -167,14 +167,14 @@ class TestSimulatedClients:
         loaded = from_arrays(x, y, 3)
         if known is not None:
             loaded = dataclasses.replace(loaded, clients=known)
-        return protection.federated(loaded, self.CONFIG, clients, alpha)
+        return planning.federated(loaded, self.CONFIG, clients, alpha)
 
     def dealt(self, x, y, key=bytes(32)):
         loaded, config = self.federated(x, y)
         config = calibrate_config.complete("gswgan", config, loaded.spec, Budget(20.0, 1e-3))
         method = methods.get("gswgan").build(config, loaded.spec)
-        who = protection.protected(method, loaded)
-        return who, protection.dealt(method, config, loaded, key), loaded
+        who = planning.protected_by(method, loaded)
+        return who, planning.dealt(method, config, loaded, key), loaded
 
     def test_records_are_dealt_by_the_secret_key(self):
         who, first, _ = self.dealt(*runs.images())
@@ -206,7 +206,7 @@ class TestSimulatedClients:
 
 
 def test_the_order_of_a_list_may_depend_on_the_records():
-    """The coupling of `private.partition`: after a reordering, the dealings of all keys together
+    """The coupling of `private.records`: after a reordering, the dealings of all keys together
     are the same family, one unit aside. All 24 orders of four records in two units, by hand."""
     records = ["a", "b", "c", "d"]
     reordered = ["d", "b", "x", "a"]  # c became x, and the list was sorted by something private

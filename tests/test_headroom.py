@@ -10,7 +10,7 @@ import pytest
 from benchmarks import headroom
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods import mixture
-from dpgen_jax.methods.shared import gaussian_images
+from dpgen_jax.methods.shared import gaussians
 
 SPEC = ImageSpec(8, 8, 1, 2)
 CONFIG = mixture.Config(records=100, frequencies=4, dimensions=5, cells=2, grey=0.5, warp=0.0,
@@ -34,7 +34,7 @@ def mixture_run(monkeypatch):
 
 def test_what_a_mixture_draws_lies_in_its_directions(mixture_run, tmp_path):
     sizes = mixture.sizes(CONFIG, SPEC)
-    drawn = np.asarray(gaussian_images.sample(
+    drawn = np.asarray(gaussians.sample_images(
         sizes, mixture_run, jax.random.key(0), np.zeros(50, np.int32), SPEC, 0.0))
     assert drawn.min() > 0 and drawn.max() < 1 and drawn.std(0).mean() > 0.01
     bytes_ = np.round(255 * drawn).astype(np.uint8)

@@ -15,10 +15,11 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import UNDECIDED
 from dpgen_jax.core import hosts
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core import run_folder as core_run_folder
+from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.run import checkpoint, first_lines, lifecycle, metrics, progress
+from dpgen_jax.run import checkpoint, lifecycle, planning, progress
 
 COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
 WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
@@ -147,7 +148,7 @@ def idx(folder, n):
 LATE = """
 import sys, time
 from dpgen_jax import train
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core import cli
 draw, draws, now = OsBits.draw, [], time.monotonic
 def late(self, shape):
@@ -232,7 +233,8 @@ def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
 
 def steps(place):
     """The last step that the metrics of the run tell of."""
-    return max((row["step"] for row in metrics.read(place / "run/metrics.jsonl")), default=0)
+    return max((row["step"] for row in core_run_folder.read(place / "run/metrics.jsonl")),
+               default=0)
 
 
 def wait_for(step, started, place):
@@ -248,9 +250,9 @@ def wait_for(step, started, place):
     (True, ", of 2 processes, each with all records, which with the network")])
 def test_the_summary_says_what_is_trusted_and_what_each_process_has(monkeypatch, sampled, what):
     layout = types.SimpleNamespace(sampled=sampled)
-    assert first_lines.processes(layout) == ""
+    assert planning.processes_line(layout) == ""
     monkeypatch.setattr(hosts.Team, "count", 2)
-    assert first_lines.processes(layout).startswith(what)
+    assert planning.processes_line(layout).startswith(what)
 
 
 @pytest.mark.parametrize(("fields", "why"), [

@@ -10,7 +10,7 @@ from benchmarks import image_evaluation, images
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.run.request import Request
+from dpgen_jax.run.planning import Request
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from simulated_runs import BUDGET, MECHANISM, RECORDS, Killed, World, charged, k
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.accountant.journal import Journal, Unusable
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
 from dpgen_jax.run import spending

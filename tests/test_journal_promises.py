@@ -9,17 +9,15 @@ from simulated_runs import BUDGET, MECHANISM, RECORDS
 from test_newcomer import QUICK
 
 from dpgen_jax import schema, train
-from dpgen_jax.accountant.journal import Journal
-from dpgen_jax.accountant.journal_entry import Run
+from dpgen_jax.accountant.journal import Journal, Run
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import Budget
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import early, side_releases, spending, sums
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run import side_releases, spending, undeclared
 
 ONE, OTHER = np.arange(12) % 3, np.arange(12) // 4
 """Two ways in which twelve records belong to three clients"""
@@ -130,7 +128,7 @@ def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(lo
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(early, "_kept", kill)
+        patch.setattr(undeclared, "_kept", kill)
         train.read(WORDS[0], [*WORDS[1:], "--out=run"])
     schema.command(["loans.csv", "--label", "late", "--out", "draft.yaml"])
     text = (loans / "draft.yaml").read_text()
@@ -222,7 +220,7 @@ def test_so_they_are_where_the_run_buys_the_rest(loans, capsys):
 
 
 def test_where_the_journal_cannot_be_written_nothing_is_bought(loans, monkeypatch):
-    monkeypatch.setattr("dpgen_jax.accountant.files.write_at", lambda *args: (_ for _ in ()).throw(
+    monkeypatch.setattr("dpgen_jax.accountant.ledger.write_at", lambda *args: (_ for _ in ()).throw(
         OSError(28, "No space left on device")))
     with pytest.raises(UserError, match="nothing may be drawn"):
         entries_bought(loans)
@@ -234,6 +232,6 @@ def test_numbers_are_added_as_they_are_written():
     beside two of them."""
     earlier = [Run("", "", True, "record", "replace-one", 1e-5, "", 1, 0.1, 0.1, "", False)] * 2
     promise = spending.Promise("replace-one", "record", "")
-    sums.require(earlier, promise, Budget(0.1, 1e-5), 0.3, "")
+    spending.require_sums(earlier, promise, Budget(0.1, 1e-5), 0.3, "")
     with pytest.raises(BudgetExceeded, match="would be epsilon 0.30001 at delta 3e-05, beyond"):
-        sums.require(earlier, promise, Budget(0.10001, 1e-5), 0.3, "")
+        spending.require_sums(earlier, promise, Budget(0.10001, 1e-5), 0.3, "")

@@ -10,13 +10,13 @@ import runs
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder import purchases
+from dpgen_jax.audit.folder import spending
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import judging, lifecycle, monitor, side_releases
+from dpgen_jax.run import lifecycle, monitor, side_releases
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 NAMES = ((EpsilonDeltaEvent(0.5, 1e-5, "discrete-laplace categories"), 1),)
@@ -43,10 +43,10 @@ def test_equal_events_of_a_judge_pay_for_nothing_else(tmp_path, monkeypatch):
         ledger.charge(NAMES)
         ledger.reserve(mechanism.pending_charge(ledger.spent(), 0, 6), 6)
         alone = by_hand(ledger)
-    monkeypatch.setattr(judging, "load", lambda root: types.SimpleNamespace(privacy=None))
-    monkeypatch.setattr(judging.guarantee, "of",
+    monkeypatch.setattr(monitor, "load", lambda root: types.SimpleNamespace(privacy=None))
+    monkeypatch.setattr(monitor.guarantee, "of",
                         lambda privacy: types.SimpleNamespace(kind="valid"))
-    cost = judging.cost(MonitorOptions(
+    cost = monitor.judging_cost(MonitorOptions(
         evaluate_every=1, public_dataset=f"release:{tmp_path / 'judge'}"), False)
     with books.Ledger.create(tmp_path / "ledger.jsonl", HEADER) as ledger:
         ledger.charge(NAMES)  # as `early` does before the data are read
@@ -69,7 +69,7 @@ def train(out, judge=None, **options):
 
 def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monkeypatch):
     costs = iter([(), NAMES])
-    monkeypatch.setattr(judging, "cost", lambda *_: next(costs))
+    monkeypatch.setattr(monitor, "judging_cost", lambda *_: next(costs))
     with pytest.raises(UserError, match="went on while this one started"):
         lifecycle.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
                            lambda line: None)
@@ -77,7 +77,7 @@ def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monke
 
 @pytest.mark.slow
 def test_two_runs_of_the_same_noise(tmp_path, monkeypatch):
-    for module in (monitor, judging):
+    for module in (monitor, monitor):
         monkeypatch.setattr(module, "SAMPLES", 60)
     alone = train(tmp_path / "judge")
     judged = train(tmp_path / "judged", tmp_path / "judge")
@@ -86,9 +86,9 @@ def test_two_runs_of_the_same_noise(tmp_path, monkeypatch):
     assert again.spent() == judged.spent() and judged.epsilon() > 1.3 * alone.epsilon()
     findings = Findings(lambda line: None)
     for name in ("judge", "judged"):
-        purchases.of_the_data(Folder(tmp_path / name, True), findings)
+        spending.purchases_of_the_data(Folder(tmp_path / name, True), findings)
     assert [found.verdict for found in findings.made] == [Verdict.HOLDS]
     config = tmp_path / "judge/config.json"
     config.write_text(config.read_text().replace("{", '{"judged_by": "another",', 1))
-    purchases.of_the_data(Folder(tmp_path / "judge", True), findings)
+    spending.purchases_of_the_data(Folder(tmp_path / "judge", True), findings)
     assert findings.made[-1].verdict == Verdict.FAILS

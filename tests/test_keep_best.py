@@ -13,12 +13,13 @@ import runs
 import small_datalens
 from PIL import Image
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import from_json, merge
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder import promise
 from dpgen_jax.audit.folder.reading import Folder
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import BudgetExceeded, UserError
@@ -26,8 +27,8 @@ from dpgen_jax.data import from_arrays, parts
 from dpgen_jax.data import load as load_data
 from dpgen_jax.methods import datalens
 from dpgen_jax.release.bundle import load
-from dpgen_jax.run import judging, lifecycle, metrics, monitor, planning
-from dpgen_jax.run.best import Best
+from dpgen_jax.run import lifecycle, monitor, planning
+from dpgen_jax.run.monitor import Best
 from dpgen_jax.run.progress import Notices
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -38,7 +39,7 @@ BUILD = datalens.build
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(monitor, "SAMPLES", 60)
-    monkeypatch.setattr(judging, "SAMPLES", 60)
+    monkeypatch.setattr(monitor, "JUDGE_SAMPLES", 60)
 
 
 def train(out, place=None, seed=3, x=None, said=None, every=3, **options):
@@ -116,8 +117,8 @@ def test_the_choice_reads_no_record(tmp_path, monkeypatch, place, hears):
     looked, chosen = [], []
     for name, x in (("a", runs.images()[0]), ("b", 255 - runs.images(seed=1)[0])):
         train(tmp_path / name, place, x=x)
-        looked.append([{key: row[key] for key in metrics.OF_SAMPLES if key in row}
-                       for row in metrics.read(tmp_path / name / "metrics.jsonl")])
+        looked.append([{key: row[key] for key in run_folder.OF_SAMPLES if key in row}
+                       for row in run_folder.read(tmp_path / name / "metrics.jsonl")])
         released = load(tmp_path / name)
         chosen.append((released.model, released.privacy["kept_step"]))
         assert chosen[-1][1] == Best(runs.files(tmp_path / name).best).step
@@ -153,11 +154,11 @@ def test_a_few_records_may_be_the_same(place):
     x, y = runs.images(seed=9)
     rows, options = (x, y), MonitorOptions(evaluate_every=1, public_dataset=place)
     few = from_arrays(np.concatenate([x[:20], runs.images()[0][20:]]), y, 3)
-    assert not judging.checked(options, few, rows).uncovered
-    assert judging.checked(options, from_arrays(x, y, 3), rows).uncovered
-    assert not judging.checked(options, from_arrays(x, y, 3), None).uncovered
-    assert not judging.checked(dataclasses.replace(options, public_dataset="release:run"),
-                               from_arrays(x, y, 3), rows).uncovered
+    assert not monitor.checked_judge(options, few, rows).uncovered
+    assert monitor.checked_judge(options, from_arrays(x, y, 3), rows).uncovered
+    assert not monitor.checked_judge(options, from_arrays(x, y, 3), None).uncovered
+    assert not monitor.checked_judge(dataclasses.replace(options, public_dataset="release:run"),
+                                     from_arrays(x, y, 3), rows).uncovered
 
 
 def test_own_images_do_not_judge_however_they_are_read(tmp_path):
@@ -170,14 +171,14 @@ def test_own_images_do_not_judge_however_they_are_read(tmp_path):
     own = f"folder:{tmp_path / 'scans'}"
     trained = load_data(own, image_size=8, channels=1, class_names="a,b,c", resize="stretch")
     options = MonitorOptions(evaluate_every=1, public_dataset=own)
-    rows = judging.rows(options, trained.spec)
+    rows = monitor.judge_rows(options, trained.spec)
     assert parts.share_of(rows[0], trained) == 0
-    assert judging.checked(options, trained, rows).uncovered
+    assert monitor.checked_judge(options, trained, rows).uncovered
     shutil.copytree(tmp_path / "scans", tmp_path / "others")
     (tmp_path / "others/a/0.png").write_bytes((tmp_path / "scans/b/1.png").read_bytes())
     (tmp_path / "others/a/0.png").rename(tmp_path / "others/a/20.png")
     other = dataclasses.replace(options, public_dataset=f"folder:{tmp_path / 'others'}")
-    assert not judging.checked(other, trained, rows).uncovered
+    assert not monitor.checked_judge(other, trained, rows).uncovered
 
 
 # A release that judges.
@@ -199,14 +200,15 @@ def judged(judge_run):
 
 @pytest.mark.slow
 def test_the_cost_of_a_release_that_judges_is_charged_before_all(judge_run, judged):
-    earlier = tuple((dataclasses.replace(event, mechanism=judging.NAMED + event.mechanism), n)
+    earlier = tuple((dataclasses.replace(event, mechanism=monitor.NAMED_JUDGES + event.mechanism),
+                     n)
                     for event, n in books.account(books.read(judge_run / "ledger.jsonl")).spent())
     records = books.read(judged / "ledger.jsonl")
     assert records[1]["kind"] == "charge" and from_json(records[1]["events"]) == earlier
     released = load(judged)
     rounds = datalens.mechanism(released.config, released.spec).events(6)
     assert books.account(records).spent() == merge((*earlier, *rounds))
-    assert 29 < gaussian.epsilon((*earlier, *rounds), 1e-3) <= 30
+    assert 29 < composition.epsilon_of((*earlier, *rounds), 1e-3) <= 30
     assert released.privacy["guarantee"] == "(epsilon, delta) replace-one"
 
 
@@ -254,26 +256,27 @@ def test_a_release_that_cannot_judge_is_refused(tmp_path, judge_run):
     options = MonitorOptions(evaluate_every=1, public_dataset=f"release:{judge_run}")
     zeroed = types.SimpleNamespace(relation=Relation.ZERO_OUT)
     with pytest.raises(UserError, match="replace-one, and this run zero-out"):
-        judging.require_same_relation(options, zeroed)
+        monitor.require_same_relation(options, zeroed)
     with pytest.raises(UserError, match="this run a client"):
-        judging.cost(options, protects_clients=True)
+        monitor.judging_cost(options, protects_clients=True)
     with pytest.raises(UserError, match="the same shape and classes"):
-        judging.rows(options, dataclasses.replace(small_datalens.SPEC, classes=4))
+        monitor.judge_rows(options, dataclasses.replace(small_datalens.SPEC, classes=4))
     train(tmp_path / "seeded")
     seeded = dataclasses.replace(options, public_dataset=f"release:{tmp_path / 'seeded'}")
     with pytest.raises(UserError, match="cannot judge: its statement is 'none"):
-        judging.cost(seeded, protects_clients=False)
+        monitor.judging_cost(seeded, protects_clients=False)
     alone = dataclasses.replace(options, public_dataset=f"release:{judge_run / 'release'}")
     with pytest.raises(UserError, match="holds no ledger.jsonl, .* name the folder of the run"):
-        judging.cost(alone, protects_clients=False)
+        monitor.judging_cost(alone, protects_clients=False)
     shutil.copytree(judge_run, tmp_path / "swapped")
     runs.files(tmp_path / "swapped").released.write_text('{"generator_sha256": "0"}')
     with pytest.raises(UserError, match="is not the one that this run has made"):
-        judging.cost(dataclasses.replace(options, public_dataset=f"release:{tmp_path / 'swapped'}"),
-                     protects_clients=False)
+        monitor.judging_cost(dataclasses.replace(options,
+                                                 public_dataset=f"release:{tmp_path / 'swapped'}"),
+                             protects_clients=False)
     for missing in ("release:", f"release:{tmp_path / 'nowhere'}"):
         with pytest.raises(UserError, match="neither a run nor a release"):
-            judging.cost(dataclasses.replace(options, public_dataset=missing), False)
+            monitor.judging_cost(dataclasses.replace(options, public_dataset=missing), False)
 
 
 def test_the_best_needs_images_to_be_chosen_by():

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
-from planted import toy as adversary
 
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.methods import datalens
-from dpgen_jax.private import packing, teachers
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def test_the_same_messages_make_an_identical_transcript(tmp_path, parts):
 def test_units_are_initialised_and_restored_alike(parts):
     where = adversary.layout(*parts)
     units = loop.initial_state(SMALL, jax.random.key(0), where).units
-    blocks = [unseal(block) for block in packing.blocks(units, where, 3)]
+    blocks = [unseal(block) for block in streaming.blocks(units, where, 3)]
     blocks = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
     assert small_datalens.equal(
         blocks, jax.tree.map(lambda a: a[: adversary.UNITS], adversary.fresh()[0])
     )
-    again = packing.assemble(packing.blocks(units, where, 3), SMALL, where)
+    again = streaming.assemble(streaming.blocks(units, where, 3), SMALL, where)
     assert small_datalens.equal(unseal(units).id, unseal(again).id)  # those of the padding too
     assert small_datalens.equal(
-        *(unseal(next(packing.blocks(u, where, adversary.UNITS))) for u in (units, again))
+        *(unseal(next(streaming.blocks(u, where, adversary.UNITS))) for u in (units, again))
     )
     assert all(a.sharding.is_equivalent_to(b.sharding, a.ndim)
                for a, b in zip(*map(jax.tree.leaves, (unseal(units), unseal(again))), strict=True))
@@ -171,7 +171,8 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
     with jax.log_compiles():
         state = go(go(go(state, 1), 2), 1)
         resumed = loop.State(jax.device_put(jax.device_get(state.public), where.replicated),
-                             packing.assemble(packing.blocks(state.units, where, 3), method, where),
+                             streaming.assemble(streaming.blocks(state.units, where, 3), method,
+                                                where),
                              jax.random.wrap_key_data(jax.device_get(
                                  jax.random.key_data(state.key))), 4)
         go(resumed, 2)
@@ -205,7 +206,7 @@ def check_memory(chunk_of):
     def measure(units):
         data = (np.zeros((3 * units, *adversary.SPEC.shape), np.uint8), np.zeros(3 * units, int))
         where = adversary.layout(chunk_of(units), units=units)
-        dealt = adversary.partition.assign(3 * units, units, adversary.KEY)
+        dealt = adversary.records.assign(3 * units, units, adversary.KEY)
         return temporary(
             adversary.build(n_units=units), where, adversary.placed(data, where, dealt)
         )
@@ -244,7 +245,7 @@ def check_rotation(groups, chunk):
     def measure(units):
         data = (np.zeros((3 * units, *adversary.SPEC.shape), np.uint8), np.zeros(3 * units, int))
         where = adversary.layout(chunk, units=units, n_cohorts=groups)
-        dealt = adversary.partition.assign(3 * units, units, adversary.KEY)
+        dealt = adversary.records.assign(3 * units, units, adversary.KEY)
         return temporary(wide(units, groups), where, adversary.placed(data, where, dealt))
 
     (few, less), (many, more) = measure(16), measure(512)

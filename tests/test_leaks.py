@@ -12,7 +12,7 @@ from PIL import Image
 
 from dpgen_jax.core.types import unseal
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import lifecycle, rounds
+from dpgen_jax.run import lifecycle, loop
 
 pytestmark = pytest.mark.slow
 
@@ -38,13 +38,13 @@ def test_the_search_finds_what_is_there():
 def test_nothing_private_leaves_the_run(tmp_path, monkeypatch, capfd):
     """Neither the partition key, nor a record, nor a count of votes is in what may be shared,
     or in what is printed."""
-    votes, real = [], rounds.release
+    votes, real = [], loop.release
 
     def spied(mechanism, noise, total):
         jax.debug.callback(lambda sums: votes.append(np.array(sums)), unseal(total))
         return real(mechanism, noise, total)
 
-    monkeypatch.setattr(rounds, "release", spied)
+    monkeypatch.setattr(loop, "release", spied)
     x, y = runs.images()
     release = lifecycle.run(runs.request(tmp_path / "run"), from_arrays(x, y, 3))
     jax.effects_barrier()

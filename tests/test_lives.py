@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from simulated_runs import Killed, World, charged
 
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.types import UserError
-from dpgen_jax.private import votes
-from dpgen_jax.run import metrics
+from dpgen_jax.private import kept_votes
 
 BEFORE = ("folder", "identity")
 MOMENTS = (*BEFORE, "ledger", "block", "reserved", "drawn", "kept", "settled", "")
@@ -154,8 +154,8 @@ class TestFolders(Folders.TestCase):
 def test_the_machine_would_notice_a_forgotten_step(monkeypatch):
     """A ledger whose witnesses say nothing, cut at a line and resumed."""
     monkeypatch.setattr(Ledger, "contains", lambda *_: True)
-    monkeypatch.setattr(metrics, "charged", lambda path: 0)
-    monkeypatch.setattr(votes, "n_steps", lambda *_: 0)
+    monkeypatch.setattr(run_folder, "charged", lambda path: 0)
+    monkeypatch.setattr(kept_votes, "n_steps", lambda *_: 0)
     machine = Folders()
     try:
         machine.resume(0, "", blocks=3, size=1, save_every=3)

@@ -12,11 +12,11 @@ import test_battery
 from nets.test_convolution import PATCHES, SHAPES
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import Private, Records
 from dpgen_jax.nets import convolution
 from dpgen_jax.private import pretraining, streaming, teachers
-from dpgen_jax.run import loop, rounds
+from dpgen_jax.run import loop
 
 SPEC = small_datalens.SPEC
 ACCELERATORS = ("cuda", "tpu")
@@ -102,7 +102,7 @@ def test_post_training_lowers_and_has_no_second_copy_of_its_state():
     method = small("dpmerf")
     training, key = method.post_training, jax.random.key(0)
     state = jax.jit(training.init)(key, jax.device_get(jax.jit(method.init)(key)))
-    block = rounds.compile_post_block(training)
+    block = loop.compile_post_block(training)
     text = lowered(block, key, state, 0, 1)
     leaves = len(jax.tree.leaves(state))
     assert text.count("tf.aliasing_output") + text.count("jax.buffer_donor") == leaves

@@ -13,17 +13,16 @@ from PIL import Image
 
 from benchmarks.tables.measures import CLASSIFIERS
 from dpgen_jax import data, evaluate, federate, methods, presets, train
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import about
-from dpgen_jax.presets import choice, results
-from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import rehearsal, typed
+from dpgen_jax.presets import choice as short_help
+from dpgen_jax.run import flags, lifecycle
 from dpgen_jax.run.flags import Train
-from dpgen_jax.run.folder import read_json
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-BEST = {kind: choice.method_for(kind)[0] for kind in choice.BEST}
+BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
 
 
 def table(path, n=200):
@@ -65,17 +64,18 @@ def test_what_a_run_was_started_with_is_kept_and_can_be_changed(tmp_path, monkey
     table(tmp_path / "people.csv")
     words = ["--dataset=csv:people.csv", "--schema", "people.yaml", "--out", "run", "--epsilon",
              "1", "--seed", "-3", "--devices", "1"]
-    kept = typed.kept("dpmerf", words)
+    kept = flags.kept_words("dpmerf", words)
     assert kept == ("dpmerf", f"--dataset=csv:{tmp_path / 'people.csv'}",
                     f"--schema={tmp_path / 'people.yaml'}", "--epsilon", "1", "--seed", "-3",
                     "--devices", "1")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.json").write_text('{"typed": ["dpmerf", "--epsilon", "1"]}')
-    assert typed.resumed(["--resume", "run", "--devices=2"]) == [
+    assert flags.resumed_words(["--resume", "run", "--devices=2"]) == [
         "dpmerf", "--epsilon", "1", "--devices=2", "--resume", "--out=run"]
-    assert typed.resumed(["gpate", "--resume", "--out", "x"]) == ["gpate", "--resume", "--out", "x"]
+    assert flags.resumed_words(["gpate", "--resume", "--out", "x"]) == ["gpate", "--resume",
+                                                                        "--out", "x"]
     with pytest.raises(UserError, match="none holds no run to resume"):
-        typed.resumed(["--resume", "none"])
+        flags.resumed_words(["--resume", "none"])
 
 
 QUICK = ["--generator-steps=20", "--features=50", "--windows=0", "--bandwidths=0.1", "--batch=10"]
@@ -172,7 +172,7 @@ def test_the_short_help_has_the_methods_and_what_everyone_needs(capsys):
 
 @pytest.mark.parametrize("method", short_help.ON_TABLES)
 def test_the_help_compares_methods_on_tables_with_figures_of_the_results_files(method):
-    text = " ".join(short_help.text("train", method).split())
+    text = " ".join(short_help.help_text("train", method).split())
     files = {name: {(cell["table"], cell["epsilon"]): cell["scores"] for path in sorted(
         (RESULTS / "tables").glob("*-eps*.json"))
         if (cell := read_json(path)["results"])["method"] == name and cell["scores"]}
@@ -192,12 +192,12 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     train.command(["gpate", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon=1",
                    "--out=run", "--dry-run"])
     plan, bought, memory, *like, last = capsys.readouterr().out.splitlines()[-6:]
-    assert len(like) == rehearsal.SHOWN
+    assert len(like) == lifecycle.SHOWN
     assert "160 records, 160 units" in plan and "sigma" in plan
     assert bought == "bought beside the training: class counts for epsilon 0.01"
     assert last == "nothing was written or spent; leave out --dry-run to train"
     assert memory.startswith("memory: ") and " for records" in memory
-    row = next(row for row in results.reached() if f"{row['file']})" in like[0])
+    row = next(row for row in short_help.reached() if f"{row['file']})" in like[0])
     stored = read_json(RESULTS / row["file"])["results"]
     scores = [stored["scores"][name]["mean"] for name in
               ("logistic_regression", "random_forest", "gradient_boosting")]
@@ -210,7 +210,7 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize("epsilon, count, word", [
     (1.0, 60_000, "like"), (0.01, 60_000, "other"), (1.0, 24, "other"), (3.0, 10_000, "like")])
 def test_results_far_from_the_users_are_not_called_like(epsilon, count, word):
-    lines = rehearsal.like_data("mixture", "images", epsilon, count)
+    lines = lifecycle.like_data("mixture", "images", epsilon, count)
     assert all(line.startswith(f"on {word} data: ") for line in lines)
     assert "(60,000 images of 28 x 28 x 1)" in lines[0]
 

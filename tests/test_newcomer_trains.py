@@ -10,8 +10,8 @@ from PIL import Image
 
 import dpgen_jax as dg
 from dpgen_jax import train
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.presets import choice
-from dpgen_jax.run.folder import read_json
 
 pytestmark = pytest.mark.slow
 RNG = np.random.default_rng(0)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
-from planted import interference
 
-from dpgen_jax.private import partition
+from dpgen_jax.private import records
+from tests.planted import interference
 
 RECORD = 17
-OWNER = int(np.argwhere(partition.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
+OWNER = int(np.argwhere(records.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
 LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize("where", [
     pytest.param(small_datalens.layout(*parts), marks=marks)

@@ -12,7 +12,7 @@ import pytest
 
 import dpgen_jax
 from dpgen_jax import account, train
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.core.run_folder import read_json
 
 ARCHIVE = Path(__file__).with_name("stored_runs.tar.xz")
 FINISHED = ("table-bought-finished", "table-declared-finished", "table-subjects-finished",

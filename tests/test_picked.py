@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dpgen_jax import train
-from dpgen_jax.core import picked
+from dpgen_jax.core import arrays
 from dpgen_jax.core.types import Column, TableSpec, UserError, unseal
-from dpgen_jax.data import held_out, load, mapped, parts
-from dpgen_jax.private import partition, records
+from dpgen_jax.data import base, load, parts
+from dpgen_jax.private import records
 
 X = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
 Y = np.arange(60) % 3
@@ -23,18 +23,18 @@ KEY = bytes(32)
 @pytest.fixture
 def both(tmp_path, monkeypatch):
     """The parts of one file: where they lie, read in blocks of a few rows, and as copies."""
-    monkeypatch.setattr(mapped, "LARGE", 1)
-    monkeypatch.setattr(picked, "BLOCK", 1000)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 1)
+    monkeypatch.setattr(arrays, "BLOCK", 1000)
     np.savez(tmp_path / "a.npz", x_train=X, y_train=Y, classes=3)
     data = load(f"npz:{tmp_path / 'a.npz'}")
-    return (held_out.hold_out(data, 0.2, parts.where_they_lie), held_out.hold_out(data, 0.2))
+    return (parts.hold_out(data, 0.2, parts.where_they_lie), parts.hold_out(data, 0.2))
 
 
 def test_the_parts_are_the_same_records(both):
     lying, copied = both
     for name in ("x_train", "x_test"):
         here, there = getattr(lying, name), getattr(copied, name)
-        assert isinstance(here, picked.Picked) and type(there) is np.ndarray
+        assert isinstance(here, arrays.Picked) and type(there) is np.ndarray
         assert (here.shape, here.dtype, here.ndim, here.nbytes, len(here)) == (
             there.shape, there.dtype, there.ndim, there.nbytes, len(there))
         np.testing.assert_array_equal(here, there)
@@ -48,8 +48,8 @@ def test_the_parts_are_the_same_records(both):
 
 def test_they_are_dealt_and_recognised_bit_for_bit(both):
     one, other = (records.seal(data.x_train, data.y_train, data.spec) for data in both)
-    dealt = partition.assign(48, 7, KEY)
-    assert isinstance(unseal(one).x, picked.Picked)
+    dealt = records.assign(48, 7, KEY)
+    assert isinstance(unseal(one).x, arrays.Picked)
     assert records.fingerprint(one, KEY, dealt) == records.fingerprint(other, KEY, dealt)
     x, y = unseal(other).x, unseal(other).y
     for sealed in (one, other):
@@ -75,15 +75,15 @@ def test_the_range_of_features_is_checked_in_blocks(tmp_path, monkeypatch):
     columns = (Column(f"f{i}", "continuous", 0.0, 1.0) for i in range(5))
     spec = TableSpec(tuple(columns), Column("y", "categorical", categories=("a", "b")), 5)
     read = []
-    monkeypatch.setattr(picked, "BLOCK", 200)
-    monkeypatch.setattr(picked.Picked, "__array__", None)  # which would read all
-    monkeypatch.setattr(picked.Picked, "__getitem__", lambda self, rows: read.append(rows)
+    monkeypatch.setattr(arrays, "BLOCK", 200)
+    monkeypatch.setattr(arrays.Picked, "__array__", None)  # which would read all
+    monkeypatch.setattr(arrays.Picked, "__getitem__", lambda self, rows: read.append(rows)
                         or self.base[self.rows[rows]])
     for wrong in (None, 47):
         if wrong is not None:
             values[wrong, 2] = np.nan
         values.tofile(tmp_path / "x")
-        lying = picked.pick(np.memmap(tmp_path / "x", np.float32, "r", 0, (60, 5)),
+        lying = arrays.pick(np.memmap(tmp_path / "x", np.float32, "r", 0, (60, 5)),
                             np.arange(60) > 3)
         if wrong is None:
             records.seal(lying, np.zeros(56, int), spec)
@@ -99,9 +99,9 @@ def test_a_map_that_may_be_written_to_is_copied(tmp_path, mode):
     X.tofile(tmp_path / "x")
     x = np.memmap(tmp_path / "x", np.uint8, mode, 0, X.shape)
     x[:] = 7
-    picked.forget(x)
+    arrays.forget(x)
     rows = np.arange(60) < 30
-    assert picked.mapping(x) is None and (x == 7).all()
+    assert arrays.mapping(x) is None and (x == 7).all()
     assert type(parts.where_they_lie(x, rows)) is np.ndarray
 
 
@@ -121,10 +121,10 @@ def resident(array):
 def test_what_was_read_is_let_go_of(tmp_path):
     np.tile(X, (20, 1, 1, 1)).tofile(tmp_path / "x")
     x = np.memmap(tmp_path / "x", np.uint8, "r", 0, (1200, 8, 8, 3))
-    some = picked.pick(x, np.arange(1200) % 2 == 0)
+    some = arrays.pick(x, np.arange(1200) % 2 == 0)
     total = int(np.asarray(some).sum())
     assert resident(x) > 0
-    for _ in picked.blocks(some):
+    for _ in arrays.blocks(some):
         pass
     assert resident(x) == 0
     assert int(np.asarray(some).sum()) == total
@@ -136,7 +136,7 @@ def test_a_run_is_the_same_wherever_its_records_lie(tmp_path, monkeypatch, state
     np.savez(tmp_path / "a.npz", x_train=np.tile(X, (2, 1, 1, 1)), y_train=np.tile(Y, 2))
     made = {}
     for name, large in (("mapped", 1), ("read", 10**9)):
-        monkeypatch.setattr(mapped, "LARGE", large)
+        monkeypatch.setattr(base, "LARGE_ARRAY", large)
         root = tmp_path / name
         train.command(["mixture", "--dataset", f"npz:{tmp_path / 'a.npz'}", "--classes=3",
                        "--epsilon=5", "--delta=1e-3", "--seed=3", "--accept-uncovered",
@@ -147,4 +147,4 @@ def test_a_run_is_the_same_wherever_its_records_lie(tmp_path, monkeypatch, state
                       (root / "release/generator.safetensors").read_bytes())
     assert made["mapped"] == made["read"]
     assert made["read"][0]["test_fraction"] == (
-        float(stated[0].partition("=")[2]) if stated else held_out.SHARE)
+        float(stated[0].partition("=")[2]) if stated else parts.HELD_OUT_SHARE)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import dpgen_jax
-from dpgen_jax.accountant import files, ledger, locking
+from dpgen_jax.accountant import ledger
 from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.core import atomic, platforms, reading
+from dpgen_jax.core import files as core_files
 from dpgen_jax.core.errors import UserError
 
 PACKAGE = Path(dpgen_jax.__file__).parent
@@ -25,13 +25,13 @@ NAMES = {"fork", "forkpty", "getuid", "geteuid", "getgid", "getloadavg", "getpgi
          "mkfifo", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "statvfs",
          "sysconf", "uname", "chown", "fchown", "fchmod", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC",
          "AF_UNIX", "SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "setitimer"}
-GUARDED = {("accountant/files.py", "pwrite"), ("core/platforms.py", "sched_getaffinity"),
-           ("core/platforms.py", "sysconf"), ("federated/wire.py", "AF_UNIX")}
+GUARDED = {("accountant/ledger.py", "pwrite"), ("core/files.py", "sched_getaffinity"),
+           ("core/files.py", "sysconf"), ("federated/wire.py", "AF_UNIX")}
 
 
 @pytest.fixture(params=[False, True], ids=["the file itself", "a file beside it"])
 def beside(request, monkeypatch):
-    monkeypatch.setattr(locking, "BESIDE", request.param)
+    monkeypatch.setattr(ledger, "BESIDE", request.param)
     return request.param
 
 
@@ -101,7 +101,7 @@ def test_the_journal_knows_which_run_is_in_use(tmp_path, beside):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platforms.WINDOWS, reason="kills a process as POSIX does")
+@pytest.mark.skipif(core_files.WINDOWS, reason="kills a process as POSIX does")
 def test_a_lock_ends_with_its_process_however_that_ends(tmp_path, beside):
     path = tmp_path / "ledger.jsonl"
     Ledger.create(path, HEADER).close()
@@ -126,7 +126,7 @@ def test_no_lock_is_no_ledger(tmp_path, monkeypatch):
     def unsupported(descriptor, blocking):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(locking.filelock, "lock_descriptor", unsupported)
+    monkeypatch.setattr(ledger.filelock, "lock_descriptor", unsupported)
     with pytest.raises(UserError, match="cannot be locked .*local disk"):
         Ledger.create(tmp_path / "ledger.jsonl", HEADER)
     assert not (tmp_path / "ledger.jsonl").exists()
@@ -135,20 +135,20 @@ def test_no_lock_is_no_ledger(tmp_path, monkeypatch):
 def test_lines_are_whole_where_a_file_has_one_position(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "pwrite", raising=False)
     descriptor = os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT)
-    files.write_at(descriptor, b"abcdef", 0)
-    files.write_at(descriptor, b"XY", 2)
+    ledger.write_at(descriptor, b"abcdef", 0)
+    ledger.write_at(descriptor, b"XY", 2)
     os.close(descriptor)
     assert (tmp_path / "a").read_bytes() == b"abXYef"
 
 
 def test_where_names_cannot_be_made_durable_a_run_says_so(tmp_path, monkeypatch):
-    assert bool(platforms.shortfall()) == platforms.WINDOWS
-    monkeypatch.setattr(platforms, "WINDOWS", True)
-    monkeypatch.setattr(atomic, "WINDOWS", True)
+    assert bool(core_files.shortfall()) == core_files.WINDOWS
+    monkeypatch.setattr(core_files, "WINDOWS", True)
+    monkeypatch.setattr(core_files, "WINDOWS", True)
     monkeypatch.setattr(os, "open", None)  # Windows opens no folder
-    atomic.sync(tmp_path)
-    assert "who may read a run folder" in platforms.shortfall()
-    assert "\n" not in platforms.shortfall()
+    core_files.sync(tmp_path)
+    assert "who may read a run folder" in core_files.shortfall()
+    assert "\n" not in core_files.shortfall()
 
 
 GB = 2**30
@@ -175,12 +175,12 @@ GB = 2**30
     ("0::/j\udce9\x85b", {"j\udce9\x85b/memory.max": f"{2 * GB}\n"}, 2),
     (None, {}, 100)])
 def test_the_memory_is_that_of_a_container_or_job(tmp_path, monkeypatch, groups, files, expected):
-    monkeypatch.setattr(platforms, "GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(platforms, "OF_THIS_PROCESS", tmp_path / "cgroup")
-    monkeypatch.setattr(platforms, "_physical_bytes", lambda: 100.0 * GB)
+    monkeypatch.setattr(core_files, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(core_files, "OF_THIS_PROCESS", tmp_path / "cgroup")
+    monkeypatch.setattr(core_files, "_physical_bytes", lambda: 100.0 * GB)
     if groups is not None:
         (tmp_path / "cgroup").write_bytes(os.fsencode(groups + "\n"))
     for name, content in files.items():
         (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name).write_text(content)
-    assert reading.machine_bytes() == expected * GB
+    assert core_files.machine_bytes() == expected * GB

@@ -14,11 +14,11 @@ import test_battery
 from dpgen_jax import methods
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import datalens
-from dpgen_jax.methods.shared.precision import units_in
 from dpgen_jax.run import loop, planning
+from dpgen_jax.run.capacity import units_in_precision
 
 PLAIN = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
-METHOD = units_in(PLAIN, "bfloat16")
+METHOD = units_in_precision(PLAIN, "bfloat16")
 IN_BFLOAT16 = "algorithm = <lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type"
 
 
@@ -66,8 +66,8 @@ def test_the_products_of_units_and_no_others_are_in_bfloat16():
 
 def test_every_phase_computes_alike():
     phased = dataclasses.replace(PLAIN, phases=(PLAIN, PLAIN))
-    assert units_in(phased, "float32") is phased
-    for phase in units_in(phased, "bfloat16").phases:
+    assert units_in_precision(phased, "float32") is phased
+    for phase in units_in_precision(phased, "bfloat16").phases:
         assert phase.answer is not PLAIN.answer and phase.absorb is PLAIN.absorb
 
 
@@ -125,7 +125,7 @@ def shapes(spec):
 def test_no_unit_multiplies_matrices_of_integers(name):
     """In bfloat16 their products would be wrong above 256, and nothing would tell."""
     spec = test_battery.spec_of(name)
-    method = units_in(methods.get(name).build(test_battery.small(name), spec), "bfloat16")
+    method = units_in_precision(methods.get(name).build(test_battery.small(name), spec), "bfloat16")
     assert rounded_integers(method, shapes(spec)) == []
 
 
@@ -135,7 +135,7 @@ def test_a_product_of_integers_would_be_found(dtype):
         counts = records.y.astype(dtype)[:, None]
         return (counts.T @ counts).astype(np.float32)
 
-    wrong = units_in(dataclasses.replace(PLAIN, answer=answer), "bfloat16")
+    wrong = units_in_precision(dataclasses.replace(PLAIN, answer=answer), "bfloat16")
     assert rounded_integers(wrong, shapes(small_datalens.SPEC))
 
 

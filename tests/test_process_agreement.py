@@ -12,8 +12,8 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private import teachers
-from dpgen_jax.private.layout import Layout
 from dpgen_jax.private.records import seal
+from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import follower
 from dpgen_jax.version import __version__
 

@@ -11,14 +11,14 @@ from test_newcomer import QUICK
 from test_table_purchase import HEADER, ROWS
 
 from dpgen_jax import account, evaluate, export, sample, train
-from dpgen_jax.accountant import journal_entry
+from dpgen_jax.accountant import journal
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.data import csv_files, schema
-from dpgen_jax.data.parsing import coded
-from dpgen_jax.run import table_purchase
-from dpgen_jax.run.folder import read_json, write_json
+from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.run_folder import read_json, write_json
+from dpgen_jax.data.table import parsing, schema
+from dpgen_jax.data.table.parsing import coded
+from dpgen_jax.run import purchase
 
 KILLED = """
 import os, signal, sys
@@ -48,7 +48,7 @@ def test_a_label_of_one_class_ends_in_a_release(tmp_path, monkeypatch, capsys):
     assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
     assert (statement["records"], statement["bought_from"]) == (
         1200, {"records": 1500, "held_out": 300})
-    rows = csv_files.read(tmp_path / "run/release/samples.csv")
+    rows = parsing.read_csv(tmp_path / "run/release/samples.csv")
     assert set(rows.columns["y"]) == {"only"}
     train.command(["--resume", "run"])
     assert read_json(tmp_path / "run/release/privacy.json") == statement
@@ -80,7 +80,7 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
                            env=runs.environment(), capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     (remembered,) = (tmp_path / "state/runs").iterdir()
-    assert journal_entry.read_run(remembered).spent > 3
+    assert journal.read_run(remembered).spent > 3
     train.command(["--resume", "run"])
     first = capsys.readouterr()
     assert "bought for 0.1 of epsilon" in first.out and "before: " not in first.err
@@ -89,7 +89,7 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
             if event["mechanism"].startswith("survey")] == [count] * 3
     assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
     assert sum("bought under differential privacy" in note for note in statement["data_notes"]) == 4
-    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     train.command(["--resume", "run"])
     assert read_json(tmp_path / "run/release/privacy.json") == statement
     account.command(["run"])
@@ -97,7 +97,7 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     sample.command(["run", "--n", "20", "--out", "rows.csv"])
     export.command(["run", "--out", "alone"])
     assert (tmp_path / "alone/privacy.json").is_file()
-    rows = csv_files.read(tmp_path / "rows.csv")
+    rows = parsing.read_csv(tmp_path / "rows.csv")
     assert coded(schema.read("run/schema.yaml"), rows).codes.shape == (20, HEADER.count(","))
     assert (tmp_path / "run").rename(tmp_path / "moved")
     assert f"--schema={tmp_path / 'moved/schema.yaml'}" in evaluate._with_data_set(

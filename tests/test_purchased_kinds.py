@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation import survey
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.types import Private
-from dpgen_jax.data import forms, readings, schema, schema_odd
-from dpgen_jax.data.parsing import Cells, coded
-from dpgen_jax.data.readings import READINGS
-from dpgen_jax.run import table_columns, table_price, table_purchase
+from dpgen_jax.data.table import columns, forms, readings, schema
+from dpgen_jax.data.table.parsing import Cells, coded
+from dpgen_jax.data.table.readings import READINGS
+from dpgen_jax.run import purchase
 
 N = 1500
 RNG = np.random.default_rng(5)
@@ -55,10 +55,10 @@ COLUMNS = {
 
 def bought(columns, epsilon=5.0):
     """The document that is bought of columns of texts, for a tenth of epsilon."""
-    wanted = table_purchase.Wanted(tuple(columns), None, {})
-    made = table_price.survey(len(columns), wanted.queries, N, epsilon, 1e-5, 0.1)
+    wanted = purchase.Wanted(tuple(columns), None, {})
+    made = purchase.priced_survey(len(columns), wanted.queries, N, epsilon, 1e-5, 0.1)
     cells = Cells("a.csv", columns, [str(i) for i in range(N)])
-    return table_purchase.buy(cells, wanted, made, made.events(), SeededBits(11)), cells
+    return purchase.buy_schema(cells, wanted, made, made.events(), SeededBits(11)), cells
 
 
 def test_each_kind_comes_back_through_the_noise():
@@ -94,7 +94,7 @@ def test_cells_of_another_writing_are_null_and_never_an_error():
 def test_a_cell_is_counted_once_and_its_reading_reads_it(place):
     for i, reading in enumerate(READINGS[place:place + 97], place):
         assert readings.code(reading.example) == i
-        assert reading in (readings.MISSING, readings.TEXT) or schema_odd.has_value(
+        assert reading in (readings.MISSING, readings.TEXT) or columns.has_value(
             reading.column, reading.example)
 
 
@@ -103,23 +103,24 @@ def test_a_cell_is_counted_once_and_its_reading_reads_it(place):
     "1'2", "1 234", "\u0661", "1_0", "€", "5\u00a0€", "USD5", "5%", "1:2", "-27:30", "27:61", "'"])
 def test_odd_numbers_are_read_by_what_they_are_counted_for(text):
     reading = READINGS[readings.code(text)]
-    assert reading is readings.TEXT or schema_odd.has_value(reading.column, text)
+    assert reading is readings.TEXT or columns.has_value(reading.column, text)
 
 
 def moved(monkeypatch, codes):
     """The most that one cell moves the counts, squared: of kinds and of the bins of any reading."""
-    monkeypatch.setattr(survey, "_noise", lambda noise, draws, bits: np.zeros(draws, np.int64))
-    quiet = table_price.survey(1, 1, 8, 100.0, 1e-5, 0.1)
+    monkeypatch.setattr(single_releases, "_noise", lambda noise, draws,
+                        bits: np.zeros(draws, np.int64))
+    quiet = purchase.priced_survey(1, 1, 8, 100.0, 1e-5, 0.1)
     hostile = ["", "$1,234.50", "1.234,50 €", "1,234", "12,5", "27:30", "27:30:00", "-1:00", "5 %",
                "x", "2001-01-01", "1e300", "99999999999999999999"]
     of_kinds, of_values = [0], [0]
     numbers = [reading for reading in (READINGS[readings.code(text)] for text in hostile)
-               if table_columns.has_bins(reading)]
+               if purchase.has_bins(reading)]
 
     def answers(cell):
         column = ["1,234", "5,5", "1:00", cell]
         kinds = quiet.kind_counts(Private(codes(column)[:, None]), len(READINGS), OsBits())
-        values = [quiet.value_counts({"x": table_columns.bins(reading, column)}, {}, OsBits())[0]
+        values = [quiet.value_counts({"x": purchase.column_bins(reading, column)}, {}, OsBits())[0]
                   for reading in numbers]
         return kinds, [value["x"] for value in values]
 
@@ -149,8 +150,8 @@ def test_a_planted_fault_is_caught(monkeypatch):
 
 
 def test_a_survey_has_a_place_for_every_reading():
-    assert table_price.survey(3, 3, 10, 1.0, 1e-5, 0.1).most >= len(READINGS)
+    assert purchase.priced_survey(3, 3, 10, 1.0, 1e-5, 0.1).most >= len(READINGS)
     with pytest.raises(Exception, match="more than it charges"):
-        Survey(1, 1, table_price.survey(1, 1, 9, 1.0, 1e-5, 0.1).kinds, table_price.survey(
+        Survey(1, 1, purchase.priced_survey(1, 1, 9, 1.0, 1e-5, 0.1).kinds, purchase.priced_survey(
             1, 1, 9, 1.0, 1e-5, 0.1).values, 1e-6, len(READINGS) - 1).kind_counts(
                 Private(np.zeros((2, 1), int)), len(READINGS), OsBits())

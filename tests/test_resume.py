@@ -11,12 +11,13 @@ import runs
 import small_datalens
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.run import checkpoint, lifecycle, metrics, resume, saved_state
+from dpgen_jax.run import checkpoint, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 DONE, STEPS = 3, runs.CONFIG.steps
@@ -75,7 +76,7 @@ def test_it_goes_on_and_lost_steps_stay_charged(broken, monkeypatch):
     assert release.privacy["steps"] == STEPS - 1
     assert release.privacy["epsilon"] == runs.BUDGET.epsilon >= account.epsilon()
     assert [event["count"] for event in release.privacy["events"]] == [STEPS]
-    assert [row["step"] for row in metrics.read(broken / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    assert [row["step"] for row in run_folder.read(broken / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     again, _ = runs.train(broken, resume=True)
     assert small_datalens.equal(again.model, release.model) and totals(broken).steps == STEPS
     assert sum(draws) == STEPS - DONE - 1 and totals(broken).incarnation == 2
@@ -93,8 +94,8 @@ def restored(root, step, where=None):
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
     method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
     with books.Ledger.open(root / "ledger.jsonl") as book:
-        resume._require_line(runs.files(root), book, step)
-    state = saved_state.restore(runs.files(root).checkpoints, method, where, step)
+        checkpoint._require_line(runs.files(root), book, step)
+    state = checkpoint.restore_state(runs.files(root).checkpoints, method, where, step)
     assert state.step == step
     return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))
 
@@ -231,7 +232,7 @@ def test_nothing_left_to_spend_is_said(tmp_path, monkeypatch):
 
 def test_cut_before_the_ledger_it_starts_afresh(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(resume, "ledger", lambda *_: cut())
+        patch.setattr(checkpoint, "open_run_ledger", lambda *_: cut())
         with pytest.raises(Cut):
             runs.train(tmp_path / "run", steps=1)
     release, _ = runs.train(tmp_path / "run", steps=1, resume=True)

@@ -12,8 +12,8 @@ from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
-from dpgen_jax.private import packing, teachers
-from dpgen_jax.run import capacity, saved_state
+from dpgen_jax.private import streaming, teachers
+from dpgen_jax.run import capacity, checkpoint
 from dpgen_jax.run.loop import initial_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -30,13 +30,13 @@ def test_units_move_between_layouts_bit_for_bit(before, after, size):
     method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
     old, new = small_datalens.layout(*before), small_datalens.layout(*after)
     units = teachers.stack(method, jax.random.key(1), old)
-    blocks = list(packing.blocks(units, old, size))
-    moved = packing.assemble(iter(blocks), method, new)
+    blocks = list(streaming.blocks(units, old, size))
+    moved = streaming.assemble(iter(blocks), method, new)
     like = initial_state(method, jax.random.key(0), new).units
     for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(like), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         assert a.sharding.is_equivalent_to(b.sharding, a.ndim)
-    again = list(packing.blocks(moved, new, size))
+    again = list(streaming.blocks(moved, new, size))
     assert len(again) == len(blocks) == -(-11 // size)
     assert all(small_datalens.equal(unseal(a), unseal(b))
                for a, b in zip(again, blocks, strict=True))
@@ -65,9 +65,9 @@ def test_a_state_that_never_fits_is_refused_before_anything_is_spent(monkeypatch
 def test_blocks_of_several_processes_leave_no_unit_out():
     """Two processes, of units 0 to 5 and 6 to 10, in blocks of 4; in any order of names."""
     names = ["public", "units-00001", "units-00001-0000006", "units-00000", "units-00002"]
-    assert saved_state._unit_blocks(names, 11, 4) == [
+    assert checkpoint._unit_blocks(names, 11, 4) == [
         ("units-00000", 0, 4), ("units-00001", 4, 2), ("units-00001-0000006", 6, 2),
         ("units-00002", 8, 3)]
     # Where one is missing, another claims its units, which it does not hold: it counts as damaged.
-    assert saved_state._unit_blocks(names[1:3], 11, 4) == [
+    assert checkpoint._unit_blocks(names[1:3], 11, 4) == [
         ("units-00000", 0, 4), ("units-00001", 4, 2), ("units-00001-0000006", 6, 5)]

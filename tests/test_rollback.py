@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from simulated_runs import BUDGET, COUNTS, charged, killed
 
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.types import BudgetExceeded, UserError
-from dpgen_jax.private import partition
-from dpgen_jax.run import checkpoint, metrics, opening
+from dpgen_jax.private import records
+from dpgen_jax.run import checkpoint
 
 
 @pytest.fixture
@@ -54,14 +55,14 @@ def test_killed_before_there_is_a_config_it_starts_again(world, root):
 def test_a_run_of_a_version_without_a_field_goes_on_with_that_version(root):
     """No flag can say what that version did where there was none."""
     begun = {"config": {"steps": 8}, "seed": None}
-    folder = opening.create(root, begun)
+    folder = checkpoint.create(root, begun)
     before = folder.config.read_bytes()
     with pytest.raises(UserError, match="by another version, without config.classifier; go on with "
                                         "that version, or start a new run") as error:
-        opening.reopen(root, {"config": {"steps": 8, "classifier": 0}, "seed": None})
+        checkpoint.reopen(root, {"config": {"steps": 8, "classifier": 0}, "seed": None})
     assert "--classifier" not in str(error.value) and folder.config.read_bytes() == before
     with pytest.raises(UserError, match="config.steps was 8, now 9"):
-        opening.reopen(root, {"config": {"steps": 9}, "seed": None})
+        checkpoint.reopen(root, {"config": {"steps": 9}, "seed": None})
 
 
 @pytest.mark.parametrize("kept", [0, 1, 50])
@@ -109,7 +110,7 @@ def test_other_class_counts_are_refused(world, root, edit):
 def at_checkpoint(root):
     """Cuts the ledger at the line of the newest checkpoint."""
     folder = root / "private/checkpoints"
-    note = checkpoint.note(folder, checkpoint.steps(folder)[-1], "ledger_lines")
+    note = checkpoint.note_checkpoint(folder, checkpoint.steps(folder)[-1], "ledger_lines")
     path = root / "ledger.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:note["ledger_lines"]]))
@@ -134,8 +135,8 @@ def test_superseded_rows_stay_and_prove_what_was_drawn(world, root, elsewhere):
     rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
     assert rows == [{"step": 1, "charged": 1}, {"step": 2, "charged": 2},
                     {"step": 3, "charged": 3, "superseded": True}, {"step": 3, "charged": 4}]
-    assert [row["step"] for row in metrics.read(root / "metrics.jsonl")] == [1, 2, 3]
-    assert metrics.charged(root / "metrics.jsonl") == world.steps == 4
+    assert [row["step"] for row in run_folder.read(root / "metrics.jsonl")] == [1, 2, 3]
+    assert run_folder.charged(root / "metrics.jsonl") == world.steps == 4
     at_checkpoint(root)
     elsewhere()
     refused(world, root, "charges 2 steps, and .* knows of 4")
@@ -163,7 +164,7 @@ def test_other_clients_of_the_same_records_are_refused(world, root):
     clients = np.arange(12) // 4
 
     def of(array):
-        return lambda key: partition.by_client(array, 3, 8)
+        return lambda key: records.by_client(array, 3, 8)
 
     world.live(root, resume_it=False, blocks=1, dealt=of(clients))
     world.live(root, blocks=1, dealt=of(clients.copy()))

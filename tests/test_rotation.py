@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import toy as adversary
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 GROUPS = 2
 
@@ -85,7 +85,7 @@ def check_charged(spent, built, begun):
     units = np.arange(mechanism.n_units) % mechanism.schedule.n_cohorts
     visits = sum((units == group).astype(int) for block in begun for group in block)
     ((visit, _),) = mechanism.events(1)
-    paid = gaussian.mu_squared(spent) / visit.mu_squared
+    paid = composition.mu_squared(spent) / visit.mu_squared
     assert np.max(visits) <= paid + 1e-9, f"{visits} visits, {paid:g} of them paid for"
 
 

@@ -14,16 +14,15 @@ import runs
 import test_data_dependent
 from PIL import Image, PngImagePlugin
 
-from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import journal as journals
+from dpgen_jax.accountant import ledger
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import promise, releases, unpacking
+from dpgen_jax.audit.folder import leaks, promise, spending
 from dpgen_jax.audit.folder.reading import opened
-from dpgen_jax.core.config import Budget
-from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.private import votes
-from dpgen_jax.run import data_dependent
+from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.private import kept_votes
+from dpgen_jax.run import costs
 
 NOBODY = DataOptions()
 SEEDED = Path(__file__).with_name("old") / "0.1.0/image-run"
@@ -85,7 +84,7 @@ def in_line(name, number, **fields):
 
 def forged(root):
     """A ledger whose counts are lower, chained anew."""
-    previous, lines = chain.START, b""
+    previous, lines = ledger.CHAIN_START, b""
     for record in opened(root).book.records:
         for event in record.get("events", []):
             event["count"] = max(1, event["count"] // 2)
@@ -94,7 +93,7 @@ def forged(root):
                             for event in record.get("events", [])]
         if "events" in record and not record["events"]:
             del record["events"]
-        line, previous = chain.line(previous, record)
+        line, previous = ledger.chained_line(previous, record)
         lines += line
     (root / "ledger.jsonl").write_bytes(lines)
 
@@ -257,12 +256,12 @@ def test_the_mechanism_of_a_run_is_attacked_and_its_curves_are_kept(trained):
 def test_answers_that_were_settled_away_are_found(tmp_path):
     """Votes of a run by hand: its ledger charges each query that they say was answered."""
     files = test_data_dependent.finished(tmp_path / "run")
-    answered = votes.answered(files.votes, test_data_dependent.QUERIES, 4)
+    answered = kept_votes.answered(files.votes, test_data_dependent.QUERIES, 4)
     assert answered.shape == (test_data_dependent.STEPS, test_data_dependent.QUERIES)
     checks = run_folder.Findings(lambda line: None)
-    releases.against_releases(opened(files.root), checks)
+    spending.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.UNCHECKED, Verdict.HOLDS]  # no metrics
-    data_dependent.publish(files.root)
+    costs.publish(files.root)
     # The number that was published is in no ledger, and cannot be made anew.
     for edit, verdict in ((lambda root: None, Verdict.HOLDS), (in_json(
             "release/privacy.json", data_dependent_epsilon__epsilon=1e-3), Verdict.FAILS)):
@@ -274,7 +273,7 @@ def test_answers_that_were_settled_away_are_found(tmp_path):
     raw[-24:] = (1).to_bytes(4, "little") * 6  # the last round: all answered
     files.votes.write_bytes(raw)
     checks = run_folder.Findings(lambda line: None)
-    releases.against_releases(opened(files.root), checks)
+    spending.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.UNCHECKED, Verdict.FAILS]
 
 
@@ -290,6 +289,7 @@ def test_whatever_is_packed_in_a_file_is_unpacked(tmp_path):
     for name, data in packed.items():
         if data:
             (tmp_path / name).write_bytes(data)
-        assert any(word in part for _, part in unpacking.parts(tmp_path / name)), name
+        assert any(word in part for _, part in leaks.unpacked_parts(tmp_path / name)), name
     assert zlib.compress(word) and not any(
-        word in part for _, part in unpacking.parts(tmp_path / "a.gz") if part.startswith(b"\x1f"))
+        word in part for _, part in leaks.unpacked_parts(tmp_path / "a.gz")
+        if part.startswith(b"\x1f"))

@@ -9,8 +9,8 @@ import runs
 
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.files import parse_json
 from dpgen_jax.release import documents
 from dpgen_jax.release.bundle import load
 

@@ -12,11 +12,11 @@ from test_run_audit import audit, failed, in_json
 
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import leaks, reading, unpacking
+from dpgen_jax.audit.folder import leaks, reading
 from dpgen_jax.core import hosts
-from dpgen_jax.run import lifecycle, opening
+from dpgen_jax.run import checkpoint, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 FINISHED = "the run is finished"
@@ -157,7 +157,7 @@ def test_killed_before_its_ledger_a_run_has_spent_nothing(copy):
 
 def test_killed_after_a_purchase_a_run_is_no_pass(tmp_path, journal):
     root, names = tmp_path / "run", EpsilonDeltaEvent(0.5, 1e-5, "discrete-laplace categories")
-    files = opening.create(root, {"method": "dpmerf", "purchase": "names"})
+    files = checkpoint.create(root, {"method": "dpmerf", "purchase": "names"})
     assert files.waiting and audit(root).exit_code == 6
     with books.Ledger.create(files.ledger, {
             "epsilon": 2.0, "delta": 1e-4, "relation": "replace-one", "unit": "record",
@@ -185,5 +185,5 @@ def test_chance_makes_no_path_and_no_name_of_numbers(tmp_path):
     header = b'{"made of": "/home/ada/patients"}'
     path = tmp_path / "a.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + noise)
-    assert ("a.safetensors, header", header) in list(unpacking.parts(path))
+    assert ("a.safetensors, header", header) in list(leaks.unpacked_parts(path))
     assert reading.attempt(lambda: None) == ""

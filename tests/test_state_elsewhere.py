@@ -18,13 +18,13 @@ from test_digests import digest
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.private import streaming, teachers
-from dpgen_jax.run import calibrate_config, capacity, checkpoint, checkpoint_parts
+from dpgen_jax.run import calibrate_config, capacity, checkpoint
 
 PROGRAM = Path(__file__).with_name("state_elsewhere.py")
 
@@ -78,7 +78,7 @@ def a_run(root, place, moment=None, resume=False, die=None):
         patched.setattr(seeded, "RUNTIME", Runtime(
             devices=1, chunk=2, steps_per_call=1, checkpoint_minutes=0, state=place))
         for what, module, name in (("write", streaming, "write"), ("stack", teachers, "stack"),
-                                   ("part", checkpoint_parts, "write"),
+                                   ("part", checkpoint, "write_part"),
                                    ("draw", SeededBits, "draw")):
             patched.setattr(module, name, counted(what, getattr(module, name)))
         return digest(seeded.train(case, root, resume=resume, steps=4, teachers=5))

@@ -159,8 +159,8 @@ def test_a_draft_leaves_the_column_out(place, tmp_path):
 
 def test_a_promise_to_people_is_none_for_rows_and_the_other_way_round():
     """A row whose person is another one changes two people, or their number."""
-    from dpgen_jax.accountant.journal_entry import Run
-    from dpgen_jax.run.sums import Promise, _counts
+    from dpgen_jax.accountant.journal import Run
+    from dpgen_jax.run.spending import Promise, _counts
 
     def run(unit, subjects=""):
         return Run("", "", True, unit, "replace-one", 0, "", 0, 1, 1, "", False, subjects)

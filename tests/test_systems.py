@@ -12,8 +12,8 @@ from PIL import Image
 from benchmarks import embedded, systems, systems_rows, systems_shown
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.evaluation import scores
-from dpgen_jax.run.folder import read_json
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 

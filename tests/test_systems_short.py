@@ -43,7 +43,7 @@ def test_a_row_is_short_where_fewer_steps_were_asked_for(tmp_path, monkeypatch, 
                                       "epsilon": 1.0, "noise_source": "os"}}
     monkeypatch.setattr(systems, "evaluated", lambda *_: {"setting": "fast", "gen2real": {},
                                                           "fidelity": {}})
-    monkeypatch.setattr(systems.metrics, "read", lambda path: [])
+    monkeypatch.setattr(systems.run_folder, "read", lambda path: [])
     monkeypatch.setattr(systems.common, "training_seconds", lambda rows: 1.0)
     for name, content in files.items():
         path = tmp_path / "prototypes-votes-mnist-eps1" / name

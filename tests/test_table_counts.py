@@ -29,12 +29,12 @@ from test_table_runs import (
 
 from dpgen_jax import data
 from dpgen_jax import schema as schema_command
-from dpgen_jax.aggregation import discrete_laplace
+from dpgen_jax.aggregation import single_releases
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.run_folder import MetricsWriter
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import gpate
-from dpgen_jax.run import lifecycle, schema_purchase, side_releases
-from dpgen_jax.run.metrics import MetricsWriter
+from dpgen_jax.run import lifecycle, purchase, side_releases
 
 place = test_table_runs.place
 trained = test_table_runs.trained
@@ -66,7 +66,7 @@ def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, d
         questions.append((scale, n))
         return [7 * scale] * n
 
-    monkeypatch.setattr(discrete_laplace, "sample", noise)
+    monkeypatch.setattr(single_releases, "sample_discrete_laplace", noise)
     monkeypatch.setattr(lifecycle, "train", lambda *_: (_ for _ in ()).throw(Cut))
     loaded = data.load(f"csv:{place / 'people.csv'}", schema=str(place / "people.yaml"))
     y = np.minimum(loaded.y_train, classes - 1)
@@ -180,7 +180,7 @@ def bought(place):
     (place / "draft.yaml").write_text(draft)
     with contextlib.redirect_stdout(io.StringIO()), pytest.MonkeyPatch.context() as patched:
         made = iter([(18.0, 90.0), (0.0, 500.0)])
-        patched.setattr(schema_purchase.schema_queries, "bounds", lambda *_: next(made))
+        patched.setattr(purchase.single_releases, "bounds", lambda *_: next(made))
         schema_command.command([str(place / "people.csv"), "--schema",
                              str(place / "draft.yaml"), "--schema-epsilon", "8", "--out",
                              str(place / "bought.yaml")])

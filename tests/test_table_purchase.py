@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from dpgen_jax import train
-from dpgen_jax.accountant import events, gaussian
+from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation import survey
-from dpgen_jax.aggregation.survey import Survey
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.single_releases import Survey
+from dpgen_jax.core.run_folder import read_json
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import csv_files, forms, frames, schema, transform
-from dpgen_jax.data.dialect import of_header
-from dpgen_jax.run import early, protection, side_releases, table_price, table_purchase
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.data.table import forms, frames, parsing, schema, transform
+from dpgen_jax.data.table.schema import dialect_of_header
+from dpgen_jax.run import planning, purchase, side_releases, undeclared
 
 HEADER = "id,amount,age,born,noon,seen,ok,city,empty,one,code,default"
 N = 500
@@ -62,7 +62,8 @@ def bare(tmp_path, monkeypatch):
 def muted(monkeypatch):
     """All noisy counts are exact, and kept: [kinds, numbers, names] of each purchase."""
     seen = []
-    monkeypatch.setattr(survey, "_noise", lambda noise, draws, bits: np.zeros(draws, np.int64))
+    monkeypatch.setattr(single_releases, "_noise", lambda noise, draws,
+                        bits: np.zeros(draws, np.int64))
     monkeypatch.setattr(Survey, "threshold", 1)
 
     def noted(real):
@@ -110,12 +111,9 @@ def test_a_hostile_row_moves_counts_as_declared_and_raises_nothing(bare, muted):
 
 def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
     """A row that decides how others are read moves more than is declared: of cp1252, say."""
-    monkeypatch.setattr(csv_files, "header", lambda path, dialect: HEADER.split(","))
-    from dpgen_jax.data import dialect
-    from dpgen_jax.run import undeclared_table
-
+    monkeypatch.setattr(parsing, "csv_header", lambda path, dialect: HEADER.split(","))
     def moved(how):
-        monkeypatch.setattr(undeclared_table, "of_header", how)
+        monkeypatch.setattr(undeclared, "dialect_of_header", how)
         muted.clear()
         for out, row in (("a", ROWS[7]), ("b", ROWS[7].replace(",7,", ",\udce9,"))):
             bare("--label=default", rows=[*ROWS[:7], row, *ROWS[8:]], out=f"{out}{how.__name__}")
@@ -123,9 +121,9 @@ def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
         return sum(abs(one.get(t, 0) - other.get(t, 0)) for t in one.keys() | other.keys())
 
     def by_all_rows(path):
-        return dialect.detected(path.read_bytes())
+        return schema.detected(path.read_bytes())
 
-    assert moved(of_header) <= 2 < moved(by_all_rows)
+    assert moved(dialect_of_header) <= 2 < moved(by_all_rows)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
@@ -199,7 +197,8 @@ def test_the_purchase_costs_its_share_and_is_charged_first(bare):
     assert not account.meaning and len(account.spent()) == 3
     assert side_releases.purchases(chosen.dataset.bought) == account.spent()
     assert {row["records"] for row in chosen.dataset.bought} == {N}
-    alone, whole = account.epsilon(), gaussian.epsilon((*account.spent(), (_training(9), 1)), 1e-6)
+    alone, whole = account.epsilon(), composition.epsilon_of((*account.spent(), (_training(9), 1)),
+                                                             1e-6)
     assert f"epsilon {at_most(alone, 3)} at delta" in chosen.remarks[1] and 3 < alone < 4.5
     assert 9.8 < whole <= 10 and "run/schema.yaml" in chosen.words[-4] + chosen.words[-1] + str(
         chosen.words)
@@ -211,19 +210,19 @@ def _training(epsilon):
     while high - low > 1e-6:
         middle = (low + high) / 2
         event = events.GaussianEvent(middle, 1)
-        low, high = (middle, high) if gaussian.epsilon(((event, 1),), 0.9e-6) > epsilon else (
+        low, high = (middle, high) if composition.epsilon_of(((event, 1),), 0.9e-6) > epsilon else (
             low, middle)
     return events.GaussianEvent(high, 1)
 
 
 def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, monkeypatch):
     words = ["--dataset=loans.csv", "--label=default", "--epsilon=10"]
-    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought"))
+    monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought"))
     with pytest.raises(pytest.fail.Exception):
         bare("--label=default")
     train.command(["dpmerf", *words, "--out=rehearsed", "--dry-run"])
     out = capsys.readouterr().out
-    survey = table_price.survey(12, 13, N, 10.0, 1e-5, 0.1)
+    survey = purchase.priced_survey(12, 13, N, 10.0, 1e-5, 0.1)
     assert ("12 columns are not declared; the schema of these would be bought for 0.1 of epsilon"
             in out)
     assert f"deviation {survey.kinds.sigma:.0f} beside 500 rows" in out
@@ -288,8 +287,8 @@ def test_what_is_accepted_is_read_and_stamped(bare):
     chosen = bare(*words, rows=rows)
     assert chosen.dataset.uncovered and not chosen.dataset.bought
     assert "READ FROM THE RECORDS" in chosen.remarks[1]
-    assert not early.Path("run/ledger.jsonl").exists()
-    assert early.Path("run/schema.yaml").stat().st_mode & 0o77 == 0
+    assert not undeclared.Path("run/ledger.jsonl").exists()
+    assert undeclared.Path("run/schema.yaml").stat().st_mode & 0o77 == 0
 
 
 def test_a_label_of_one_class_is_a_column_as_any_other(bare, tmp_path):
@@ -339,7 +338,7 @@ SOME = "columns:\n  age: {kind: integer, min: 0, max: 120}\n"
 def test_what_a_run_refuses_is_refused_before_a_purchase(tmp_path, monkeypatch, method, flags,
                                                          message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought"))
+    monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought"))
     (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
     (tmp_path / "short.csv").write_text("age\n3\n")
     flags, text = [f for f in flags if f.startswith("--")], flags[-1]
@@ -358,7 +357,7 @@ def test_a_constraint_that_does_not_fit_what_is_bought_loses_nothing(bare, tmp_p
     with pytest.raises(UserError, match="constraint 'city <= age'.*kept in run, and is not paid for"
                                         " again: go on by .*--resume run, with run/schema.yaml"):
         train.trained("dpmerf", [*words, "--schema=some.yaml"])
-    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     place = tmp_path / "run/schema.yaml"
     place.write_text(place.read_text().replace("city <= age", "age <= amount"))
     chosen = train.choose("dpmerf", *train.read("dpmerf", [
@@ -370,26 +369,26 @@ def test_a_constraint_that_does_not_fit_what_is_bought_loses_nothing(bare, tmp_p
 def test_the_records_that_a_purchase_covered_are_known(bare, tmp_path):
     """Those held out, too; of another file their number alone."""
     data = bare("--test-fraction=0.2").dataset
-    assert protection.bought_from(data) == {"records": N, "held_out": N // 5}
+    assert planning.bought_from(data) == {"records": N, "held_out": N // 5}
     known = ["--schema=run/schema.yaml", "--test-fraction=0.1"]
-    assert protection.bought_from(bare(*known, out="b").dataset) == {
+    assert planning.bought_from(bare(*known, out="b").dataset) == {
         "records": N, "held_out": N // 10}
-    assert protection.bought_from(bare(known[0], "--test-fraction=0", out="c").dataset) == {
+    assert planning.bought_from(bare(known[0], "--test-fraction=0", out="c").dataset) == {
         "records": N, "held_out": 0}
-    assert protection.bought_from(bare(*known, out="d", rows=ROWS[:400]).dataset) == {"records": N}
+    assert planning.bought_from(bare(*known, out="d", rows=ROWS[:400]).dataset) == {"records": N}
     frame = pd.read_csv(tmp_path / "loans.csv", dtype=str, keep_default_na=False)
     whole = pd.concat([frame, frame[:N - len(frame)]])
-    assert [protection.bought_from(frames.from_frame(rows, schema.read("run/schema.yaml")))
+    assert [planning.bought_from(frames.from_frame(rows, schema.read("run/schema.yaml")))
             for rows in (frame, whole)] == [{"records": N}, {"records": N, "held_out": 0}]
     place = tmp_path / "run/schema.yaml"
     earlier = re.sub(r" records: \d+,", "", place.read_text())
     place.write_text(earlier)
     before = bare(*known, out="e").dataset
-    assert protection.bought_from(before) == {} and len(before.bought) == 3
+    assert planning.bought_from(before) == {} and len(before.bought) == 3
     assert any("on the same records: kinds of" in note for note in before.notes)
     place.write_text(earlier.replace("count: 1", "records: -1, count: 1"))
     with pytest.raises(UserError, match="block `bought` was changed: `records` is no number"):
-        protection.bought_from(bare(*known, out="f").dataset)
+        planning.bought_from(bare(*known, out="f").dataset)
 
 
 def test_texts_that_are_all_different_say_nothing(bare):
@@ -405,7 +404,7 @@ def test_draws_that_were_lost_stay_charged(bare, tmp_path, monkeypatch):
     """Stopped between charge and answer: a new draw is charged anew, and then never again."""
     words = ["--label=default"]
     with monkeypatch.context() as lost:
-        lost.setattr(early, "_kept", stopped)
+        lost.setattr(undeclared, "_kept", stopped)
         with pytest.raises(KeyboardInterrupt):
             bare(*words)
     typed = read_json(tmp_path / "run/config.json")["typed"]
@@ -417,6 +416,6 @@ def test_draws_that_were_lost_stay_charged(bare, tmp_path, monkeypatch):
     words += ["--resume", f"--delta={read_json(tmp_path / 'run/config.json')['budget']['delta']}"]
     bought = bare(*words).dataset.bought
     assert [row["count"] for row in bought] == [2, 2, 2]
-    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     assert bare(*words).dataset.bought == bought
     assert len(books.read(tmp_path / "run/ledger.jsonl")) == 4

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from dpgen_jax import account, data, evaluate, sample, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import frames, schema, tables
+from dpgen_jax.data.table import frames, schema, tables
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import get
 from dpgen_jax.run import fitting, lifecycle

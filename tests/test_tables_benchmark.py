@@ -11,7 +11,7 @@ from benchmarks.tables import cells, data, measures, methods, page
 from benchmarks.tables.peer_list import PEERS
 from benchmarks.tables.process import Failed, Spent, timed
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 
 
 @pytest.fixture(scope="module")

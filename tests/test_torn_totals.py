@@ -8,14 +8,13 @@ from simulated_runs import BUDGET, RECORDS, STEP, World, charged, killed
 from test_newcomer import QUICK
 
 from dpgen_jax import train
-from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, to_json
 from dpgen_jax.accountant.journal import Journal
+from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import resume
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run import checkpoint
 
 TOTAL = 2 * BUDGET.epsilon
 SIZE = 10
@@ -25,8 +24,8 @@ SIZE = 10
 def tear(path, part):
     """Appends what a crash would leave of the reservation of one more block."""
     book = books.read(path)
-    last = chain.replay(path, path.read_bytes())[1][-1]
-    line, _ = chain.line(last, {"kind": "reserve", "id": sum(
+    last = books.replay_lines(path, path.read_bytes())[1][-1]
+    line, _ = books.chained_line(last, {"kind": "reserve", "id": sum(
         record["kind"] == "reserve" for record in book), "steps": SIZE,
         "events": to_json(((STEP, SIZE),))})
     with path.open("ab") as file:
@@ -74,7 +73,7 @@ def test_nor_does_one_whose_cost_nothing_bounds(world, root, journal):
     """The line names nonsense, which is charged: no sum with it bounds anything."""
     world.live(root.with_name("other"), resume_it=False, blocks=1, total=TOTAL)
     world.live(root, resume_it=False, blocks=1, total=TOTAL)
-    events = chain.canonical(to_json(((EpsilonDeltaEvent(1.0, delta=0.5), 1),)))
+    events = books.canonical_json(to_json(((EpsilonDeltaEvent(1.0, delta=0.5), 1),)))
     with (root / "ledger.jsonl").open("ab") as file:
         file.write(f'{{"events":{events},"ha'.encode())
     with pytest.raises(BudgetExceeded, match="--total-epsilon 20 cannot be promised: .*claims"):
@@ -99,7 +98,7 @@ def test_within_the_budget_it_is_charged_and_said(world, root, journal, part):
     world.live(root, blocks=1, size=SIZE, total=TOTAL)
     assert charged(root) == (6 * SIZE, 1) and claims(journal) == TOTAL
     with books.Ledger.open(root / "ledger.jsonl") as ledger:
-        line = resume.of_torn_lines(ledger)
+        line = checkpoint.of_torn_lines(ledger)
     assert line.endswith(f"1 line that a crash tore counts as spent ({SIZE} steps)")
 
 
@@ -110,7 +109,7 @@ def test_a_line_that_drew_nothing_is_not_spoken_of(world, root, moment):
         file.write(b'{"ev' * (moment == "drawn"))  # a settlement
     world.live(root, blocks=1)
     with books.Ledger.open(root / "ledger.jsonl") as ledger:
-        assert resume.of_torn_lines(ledger) == ""
+        assert checkpoint.of_torn_lines(ledger) == ""
 
 
 # neighbours: other damage to the two files

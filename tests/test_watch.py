@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import runs
 
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import MonitorOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import lifecycle, metrics, monitor
+from dpgen_jax.run import lifecycle, monitor
 from dpgen_jax.run.loop import State
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -111,7 +112,7 @@ def pair(tmp_path_factory):
 
 @pytest.mark.long
 def test_rows_come_when_they_are_requested(pair):
-    rows = metrics.read(pair[1] / "metrics.jsonl")
+    rows = run_folder.read(pair[1] / "metrics.jsonl")
     looked = [row for row in rows if "spread" in row]
     assert [row["step"] for row in looked] == [3, 6]
     for row in looked:
@@ -171,4 +172,4 @@ def test_cheap_measures_are_taken_a_few_times_where_nobody_says():
     assert not any(short(at(n), None) for n in range(1, 20))
     scores, worse = monitor.glance(good), monitor.glance(bad)
     assert scores["nearest_mean_accuracy"] > 0.9 > 0.6 > worse["nearest_mean_accuracy"]
-    assert scores["contrast"] > worse["contrast"] and scores.keys() <= {*metrics.OF_SAMPLES}
+    assert scores["contrast"] > worse["contrast"] and scores.keys() <= {*run_folder.OF_SAMPLES}

@@ -11,10 +11,9 @@ import official_photographs
 from benchmarks.papers.rows import Training
 from dpgen_jax import data, presets
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.plain import ConvNet, MlpNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.pair import ConvNet, MlpNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.run import lifecycle
 
 NETS = {GeneratorNet: {"latent": 2, "hidden": 4, "channels": 4}, CriticNet: {"width": 2},

@@ -19,7 +19,6 @@ from typing import Any
 from benchmarks.fuzzing.case import Case, misplaced, some
 from benchmarks.fuzzing.damage import changed, damaged, junk, odd
 from benchmarks.fuzzing.read_ledger import STEP, totals
-from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
@@ -94,10 +93,10 @@ def _rechained(draw: Random, data: bytes) -> bytes:
         del record["prev"], record["hash"]
     i = draw.randrange(len(records))
     records[i] = changed(draw, records[i]) if draw.randrange(4) else odd(draw)
-    out, previous = b"", chain.START
+    out, previous = b"", books.CHAIN_START
     for record in records:
         try:
-            line, previous = chain.line(previous, record)
+            line, previous = books.chained_line(previous, record)
         except (ValueError, TypeError, AttributeError):  # NaN, or no record: a torn line of it
             return out + repr(record).encode(errors="replace")[:500]
         out += line
@@ -147,4 +146,4 @@ def falls_short(floor: dict[str, Any], found: dict[str, Any]) -> bool:
 
 def charged(data: bytes) -> dict[str, Any]:
     """The totals of whole lines."""
-    return totals(books.account(chain.replay(Path(NAME), data)[0]))
+    return totals(books.account(books.replay_lines(Path(NAME), data)[0]))

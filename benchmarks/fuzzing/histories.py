@@ -17,10 +17,9 @@ import numpy as np
 
 from benchmarks.fuzzing import read_runs
 from benchmarks.fuzzing.process import environment
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.types import Private
-from dpgen_jax.release import pictures
-from dpgen_jax.run import lifecycle, loop
+from dpgen_jax.run import lifecycle, loop, stages
 
 Files = dict[str, bytes]
 
@@ -48,7 +47,7 @@ def moments() -> tuple[Moment, ...]:
 
         with mock.patch.object(OsBits, "draw", draw), \
                 mock.patch.object(loop, "compile_block", lambda method, layout: idle), \
-                mock.patch.object(pictures, "write", lambda *_: None), \
+                mock.patch.object(stages, "write_pictures", lambda *_: None), \
                 mock.patch.dict(os.environ, environment(Path(place) / "home")):
             lifecycle.run(
                 read_runs.request(root, False), read_runs.records(), log=lambda line: None)

@@ -7,13 +7,13 @@ from typing import Any
 
 from benchmarks.fuzzing.readers import MACHINE, inside, shapes
 from dpgen_jax import data
-from dpgen_jax.core import reading
-from dpgen_jax.data import schema as schemas
+from dpgen_jax.core import files
+from dpgen_jax.data.table import schema as schemas
 
 
 def prepare() -> None:
     """Readers are told of a small machine."""
-    reading.machine_bytes = lambda: MACHINE
+    files.machine_bytes = lambda: MACHINE
 
 
 def data_set(root: Path, spec: str, **options: Any) -> dict[str, str]:

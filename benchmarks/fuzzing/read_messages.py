@@ -16,15 +16,14 @@ import numpy as np
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.federated import client as clients
-from dpgen_jax.federated import messages, rounds, wire
+from dpgen_jax.federated import messages, server, wire
+from dpgen_jax.federated.client import NEVER, Memory
 from dpgen_jax.federated.messages import Question, Reply, Terms
-from dpgen_jax.federated.store import NEVER, Memory
 from dpgen_jax.methods import gswgan
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 
 CONFIG = gswgan.Config(
     critics=3, federated=True, batch=4, steps=4, sigma=4.0, critic_steps=2, critic_steps_first=2,
@@ -53,7 +52,7 @@ FAULTS = Faults()
 def prepare() -> None:
     """A client keeps nothing on the disk, and what it logs is heard."""
     messages.form = functools.cache(messages.form)
-    clients.store.write = lambda path, memory: None
+    clients.write_memory = lambda path, memory: None
     clients.log.addHandler(FAULTS)
 
 
@@ -106,8 +105,9 @@ def reply(root: Path, name: str = "m") -> dict[str, Any]:
         raise UserError(str(error)) from error
     lines: list[str] = []
     got = Reply(about.get("client"), about.get("turn"), arrays.get("values"), about.get("noise"))
-    replies = rounds.sound([got], Question(TERMS.digest, 0, 0, {}), [0, 1], method().mechanism,
-                           lines.append)
+    replies = server.sound_replies([got], Question(TERMS.digest, 0, 0, {}), [0, 1],
+                                   method().mechanism,
+                                   lines.append)
     return {"counts": list(replies), "shape": [list(r.values.shape) for r in replies.values()],
             "lines": lines}
 

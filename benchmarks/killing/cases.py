@@ -11,10 +11,9 @@ import numpy as np
 from dpgen_jax import methods
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.plain import ConvNet, MlpNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.pair import ConvNet, MlpNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.run import lifecycle
 
 STEPS, PLANNED, N, CLASSES = 5, 20, 60, 3

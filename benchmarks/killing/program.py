@@ -64,7 +64,7 @@ class Audit:
     def install(self) -> None:
         """In this process, for good."""
         real_draw, real_write, real_counts = loop.draw, os.pwrite, \
-            side_releases.discrete_laplace.class_counts
+            side_releases.single_releases.class_counts
 
         def draw(mechanism, layout, bits, turn, n, longest):
             self.mark("before draw")
@@ -87,7 +87,7 @@ class Audit:
             return out
 
         loop.draw, os.pwrite = draw, pwrite
-        side_releases.discrete_laplace.class_counts = counts
+        side_releases.single_releases.class_counts = counts
         for module, name in ((os, "replace"), (os, "rename"), (os, "fsync"), (os, "mkdir"),
                              (os, "ftruncate"), (Training, "save"), (checkpoint.shutil, "rmtree")):
             self.around(module, name)

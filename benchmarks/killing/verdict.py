@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.core import run_folder
+from dpgen_jax.core.run_folder import RunFolder, read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def wrong_at_the_end(root: Path, audit: Path) -> list[str]:
 
 
 def _metrics(files: RunFolder, privacy: dict[str, Any]) -> list[str]:
-    steps = [row["step"] for row in metrics.read(files.metrics) if not row.get("superseded")]
+    steps = [row["step"] for row in run_folder.read(files.metrics) if not row.get("superseded")]
     if steps != sorted(set(steps)) or steps[-1:] < [privacy["steps"]]:
         return [f"metrics tell of steps {steps}, the statement of {privacy['steps']}"]
     return []

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from benchmarks.papers import gswgan, sweeps
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, small_rows, training
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 
 OURS = "dpac"
 BACK = ("real2gen.mlp.accuracy", "real2gen.cnn.accuracy")
@@ -65,7 +64,7 @@ def _pictures() -> Iterator[Row]:
 ROWS = [
     Row("dpac:figure1:loop", Nothing("a drawing of the training loop; dpgen_jax/methods/dpac.py is "
                                      "what it shows")),
-    Row("dpac:figure2:architecture", Nothing("a drawing of the networks; dpgen_jax/nets/critic.py "
+    Row("dpac:figure2:architecture", Nothing("a drawing of the networks; dpgen_jax/nets/resnet.py "
                                              "is what it shows")),
     *_pictures(),
     *_table("table1", (SCORE, FID), TABLE_1), *_table("table2", (MLP, CNN), TABLE_2),

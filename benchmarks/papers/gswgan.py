@@ -18,8 +18,7 @@ from benchmarks.papers.trainings import (
     training,
 )
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 
 OURS = "gswgan"
 ALL = ("gpate", "dpcgan", "dpmerf", "dpmerf_ae", "gswgan")

@@ -118,7 +118,7 @@ def here(row: Row) -> dict[str, str]:
     if isinstance(row.work, Command) and row.work.module == "norms":
         return norms(record)
     wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
-    by_all = record.get("evaluation", {}).get("gen2real", {}).keys() >= {*utility.CLASSIFIERS}
+    by_all = record.get("evaluation", {}).get("gen2real", {}).keys() >= {*utility.ALL_CLASSIFIERS}
     values = {metric: leaf(record, metric) for metric in wanted
               if by_all or not metric.startswith("average.")}
     return {metric: value for metric, value in values.items() if value is not None}

@@ -13,9 +13,9 @@ from benchmarks import common
 from benchmarks.papers.sources import SOURCES, Source
 from dpgen_jax import presets
 from dpgen_jax.core.config import Budget, digest, to_json
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import read_json
 
 VARIANTS = {
     "no-noise": "at infinite epsilon, without noise, in the steps that the row itself took; before "

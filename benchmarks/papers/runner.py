@@ -10,15 +10,15 @@ from benchmarks.papers import needs
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.sources import SOURCES
 from dpgen_jax import presets
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import utility
-from dpgen_jax.run import lifecycle, metrics, preset_data
+from dpgen_jax.run import fitting, lifecycle
 
 PAPERS = {name: Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
-    ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.CLASSIFIERS))}
+    ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.ALL_CLASSIFIERS))}
 """The papers' protocols: classifiers learn from 60,000 images; a tenth of a draw is held out."""
 OURS = Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
 """The protocol of `benchmarks.systems`, in which systems are compared here."""
@@ -85,7 +85,7 @@ def _training(row: Row, work: Training, folder: Path, weights: Path | None, stat
     config, budget = work.request()
     tell(f"{row.name}: {work.method} {work.preset} in {folder}")
     name, preset = presets.get(work.method, work.preset)
-    dataset = preset_data.load(name, preset, SOURCES[work.data].spec)
+    dataset = fitting.load_preset_data(name, preset, SOURCES[work.data].spec)
     parts = folder / "benchmark"
     if state is None:
         release = lifecycle.load(folder)
@@ -100,7 +100,7 @@ def _training(row: Row, work: Training, folder: Path, weights: Path | None, stat
     outcome = images.results(release, dataset, folder) | {
         "row": row.name, "request": {"config": to_json(config), "budget": to_json(budget)},
         "stopped": state is None,
-        "charged_epsilon": metrics.read(folder / "metrics.jsonl")[-1].get("epsilon"),
+        "charged_epsilon": run_folder.read(folder / "metrics.jsonl")[-1].get("epsilon"),
         "evaluation": usefulness(release, dataset, parts, papers),
         "as_systems": usefulness(release, dataset, parts, ours),
         "fidelity": likeness(release, dataset, parts, weights)}

@@ -37,11 +37,10 @@ from benchmarks.sweep.cells import Cell, Sweep
 from benchmarks.sweep.jobs import Job
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
-from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.core.run_folder import read_json
 
 NOT_FIELDS = {"out": "the script names the run folders; --out names the folder of all of them",
               "resume": "the script resumes by itself"}
@@ -153,7 +152,7 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
     run = args.out / one.folder / str(number)
     trained(one, run, args.state)
     document = evaluated(one, run, sweep_metrics.words(args, one.method, names, first))
-    rows = metrics.read(run / "metrics.jsonl")
+    rows = run_folder.read(run / "metrics.jsonl")
     privacy = read_json(run / "release" / "privacy.json")
     seconds = common.training_seconds(rows)
     steps = rows[-1]["step"] - rows[0]["step"]  # the first block also compiles

@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmarks.sweep.cells import Cell, Sweep
 from dpgen_jax import methods, presets, train
-from dpgen_jax.core.config import Budget, digest
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.config import Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.flags import Train

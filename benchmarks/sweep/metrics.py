@@ -13,19 +13,19 @@ from dpgen_jax import presets
 from dpgen_jax.core.config import METRICS
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.evaluation import settings, tables
+from dpgen_jax.evaluation import tables, utility
 from dpgen_jax.evaluation.scores import summary
 
 FID = "fidelity.fid"
 SCORES = {"gen2real": ("accuracy", "validation_accuracy", "calibrated_accuracy"),
           "real2gen": ("accuracy",), "real2real": ("accuracy",)}
 IMAGES = (*(f"{task}.{name}.{score}" for task, scores in SCORES.items()
-            for name in settings.CLASSIFIERS for score in scores),
+            for name in utility.ALL_CLASSIFIERS for score in scores),
           *(f"average.{task}.{score}" for task, scores in SCORES.items() for score in scores
             if score != "validation_accuracy"),
           *(f"fidelity.{score}" for score in ("inception_score", "fid_features", "precision",
                                               "recall", "density", "coverage", "fid")))
-TABLES = tuple(f"{task}.{name}.{score}" for task in settings.TASKS
+TABLES = tuple(f"{task}.{name}.{score}" for task in utility.TASKS
                for name in tables.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
 OPEN = ("membership", "fidelity", "average")
 """Parts whose names depend on the data: of tables, and of attacks."""
@@ -85,7 +85,7 @@ def words(args: argparse.Namespace, method: str, chosen: Sequence[str], first: b
     if any(path[-1] == "calibrated_accuracy" for path in paths) or (
             first and parts & {"gen2real"}):
         parts.add("real2real")
-    classifiers = dict.fromkeys(path[1] for path in paths if path[0] in settings.TASKS)
+    classifiers = dict.fromkeys(path[1] for path in paths if path[0] in utility.TASKS)
     result = ["--metrics", *(part for part in METRICS if part in parts)]
     if classifiers and not any(path[0] == "average" for path in paths):
         result += ["--classifiers", *classifiers]

@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks.tables import laws
 from dpgen_jax import data
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.data import schema, tables, transform
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.held_out import hashes
-from dpgen_jax.data.parsing import Coded
+from dpgen_jax.data.parts import held_out_hashes
+from dpgen_jax.data.table import schema, tables, transform
+from dpgen_jax.data.table.parsing import Coded
 from dpgen_jax.release import export
 
 SEED = 20_2611
@@ -124,7 +124,8 @@ def validation(name: str, index: int) -> Dataset:
       The training rows of the other parts, and those of this one in place of test rows.
     """
     found = SOURCES[name].load()
-    ranks = np.ascontiguousarray(hashes(found.x_train, found.y_train)[:, :8]).view("<u8")[:, 0]
+    ranks = np.ascontiguousarray(held_out_hashes(found.x_train,
+                                                 found.y_train)[:, :8]).view("<u8")[:, 0]
     outside = ranks % VALIDATION_PARTS == index
     return dataclasses.replace(
         found, x_train=found.x_train[~outside], y_train=found.y_train[~outside],

@@ -10,16 +10,15 @@ import statistics
 import numpy as np
 
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.evaluation import marginals, table_models
-from dpgen_jax.evaluation.marginals import Rows
-from dpgen_jax.evaluation.queries import query_error
+from dpgen_jax.evaluation import marginals, prediction
+from dpgen_jax.evaluation.marginals import Rows, query_error
 
 MOST_ROWS = 10_000
 """The most rows, synthetic or real, that a classifier learns from."""
 RARE = 0.01
 """The share of a class below which `MOST_ROWS` rows hold too few of it to learn from: of frauds
 that are 0.17 % they hold 17, and gradient boosting on real rows is then no better than chance."""
-CLASSIFIERS = tuple(table_models.COMMON)
+CLASSIFIERS = tuple(prediction.COMMON)
 """Logistic regression, a random forest and gradient boosting."""
 ABOUT = ("AUROC of logistic regression, a forest with 5 rows a leaf and gradient boosting of "
          "histograms; mean total variation distance of pairs of columns, 20 bins of a number")
@@ -68,7 +67,7 @@ def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, fl
     """
     tables = marginals.cells(spec, rows), marginals.cells(spec, test), marginals.columns(spec)
     chosen = learned(rows, seed)
-    scores = {name: table_models.score(name, chosen, test, spec.classes, seed)
+    scores = {name: prediction.score(name, chosen, test, spec.classes, seed)
               for name in CLASSIFIERS}
     return {name: score.auroc for name, score in scores.items()} | {
         "pairs": marginals.two_way_tvd(*tables),

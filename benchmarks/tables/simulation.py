@@ -13,11 +13,10 @@ from dpgen_jax import presets
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import learned
-from dpgen_jax.methods.shared.table_facts import Facts
-from dpgen_jax.methods.shared.table_plan import COARSE, Plan
-from dpgen_jax.methods.shared.table_state import Public
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared import table_plan
+from dpgen_jax.methods.shared.table_models import Facts
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan, Public
+from dpgen_jax.methods.shared.table_tree import Fit
 from dpgen_jax.run import calibrate_config
 
 EPSILON = 1.0
@@ -46,7 +45,7 @@ class Simulation:
         self.plan: Plan = marginals.plan(self.config, dataset.spec)
         self.fit, self.method = Fit(self.plan), marginals.build(self.config, dataset.spec)
         self.codes = np.asarray(jax.jit(jax.vmap(self.plan.grid.codes))(
-            jax.jit(lambda x: learned.features(dataset.spec, x))(dataset.x_train)))
+            jax.jit(lambda x: table_plan.learned_features(dataset.spec, x))(dataset.x_train)))
         self._answer = jax.jit(jax.vmap(lambda x, y, query: self.method.answer(
             None, None, Records(x[None], y[None]), query), (0, 0, None)))
         self._absorb = jax.jit(lambda public, sums: self.method.absorb(None, public, public,

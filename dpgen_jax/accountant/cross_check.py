@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.composition import Conversion, require_delta, zcdp_epsilon
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     Event,
@@ -23,8 +24,6 @@ from dpgen_jax.accountant.events import (
     merge,
     of_kind,
 )
-from dpgen_jax.accountant.gdp import require_delta
-from dpgen_jax.accountant.renyi import Conversion, zcdp_epsilon
 from dpgen_jax.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class SecondOpinion:
     """The epsilon of `dp_accounting` for some events, beside this package's.
 
     Attributes:
-        ours: Epsilon by `gaussian.epsilon`.
+        ours: Epsilon by `composition.epsilon_of`.
         theirs: Epsilon by `dp_accounting`; None where there is no second opinion.
         accountant: BY_LOSSES or BY_RENYI; empty where there is no second opinion.
         remark: The gap that is to be expected, and why; or why there is no second opinion.
@@ -67,9 +66,9 @@ def second_opinion(events: Events, delta: float) -> SecondOpinion:
     Raises:
         UserError: Unless 0 < delta < 1.
     """
-    ours = gaussian.epsilon(events, delta)
+    ours = composition.epsilon_of(events, delta)
     noisy = tuple(pair for pair in events if not isinstance(pair[0], NonPrivateEvent))
-    if reason := _why_none(events) or _why_too_large(gaussian.epsilon(noisy, delta)):
+    if reason := _why_none(events) or _why_too_large(composition.epsilon_of(noisy, delta)):
         return SecondOpinion(ours, None, "", f"no second opinion: {reason}")
     if of_kind(SampledGaussianEvent, events):
         theirs, by = dp_accounting_rdp_epsilon(events, delta), BY_RENYI
@@ -132,17 +131,17 @@ def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved
     Args:
         events: Pairs (event, count), each Gaussian or without noise.
         delta: The delta that is to be stated.
-        conversion: As in `renyi.zcdp_epsilon`.
-        orders: As in `renyi.zcdp_epsilon`.
+        conversion: As in `composition.zcdp_epsilon`.
+        orders: As in `composition.zcdp_epsilon`.
 
     Returns:
-        Epsilon, never smaller than `gaussian.epsilon`; inf with a NonPrivateEvent.
+        Epsilon, never smaller than `composition.epsilon_of`; inf with a NonPrivateEvent.
 
     Raises:
         UserError: Unless 0 < delta < 1; other kinds of events; bad orders.
     """
     require_delta(delta)
-    return zcdp_epsilon(gaussian.mu_squared(events) / 2, delta, conversion, orders)
+    return zcdp_epsilon(composition.mu_squared(events) / 2, delta, conversion, orders)
 
 
 def to_dp_event(events: Events) -> DpEvent:
@@ -205,7 +204,7 @@ def _replaces_one(events: Events) -> bool:
 
 
 def pld_epsilon(events: Events, delta: float) -> float:
-    """Epsilon by privacy loss distributions (`dp_accounting`): a cross-check of `gaussian.epsilon`.
+    """Epsilon by privacy loss distributions (`dp_accounting`), to check `composition.epsilon_of`.
 
     It is pessimistic by its discretisation; the distance to ideal noise is not charged.
 
@@ -235,7 +234,8 @@ def dp_accounting_rdp_epsilon(events: Events, delta: float,
                               orders: Sequence[float] | None = None) -> float:
     """Epsilon by the Renyi accountant of `dp_accounting`.
 
-    A cross-check of `rdp_epsilon`, and of `gaussian.epsilon` where there are SampledGaussianEvents.
+    A cross-check of `rdp_epsilon`, and of `composition.epsilon_of` where there are
+    SampledGaussianEvents.
 
     Args:
         events: Pairs (event, count).

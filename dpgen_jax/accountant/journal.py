@@ -1,4 +1,4 @@
-"""The journal of spent runs: this machine's memory of a run's ledger, outside of its folder.
+"""The journal of spent runs: what this machine remembers of ledgers outside of run folders.
 
 A run folder can be copied, or put back from a backup, and everything in it agrees with itself. So
 each run's ledger has a witness in a folder of its user's own, $DPGEN_STATE (default: dpgen_jax
@@ -23,6 +23,9 @@ sampled that the journal does not know of.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -31,9 +34,267 @@ from pathlib import Path
 
 import filelock
 
-from dpgen_jax.accountant.journal_entry import Entry, Run, failed, read_run
-from dpgen_jax.core import reading
+from dpgen_jax.accountant import ledger
+from dpgen_jax.accountant.ledger import Ledger, Record, Witness
+from dpgen_jax.core import files
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.files import BINARY, Json, sync
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""the errors of a disk without room, for all or for this user"""
+END = 2**15
+"""bytes at the start and the end of a run's file that are looked at: several of its lines"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run, as the journal knows it.
+
+    Attributes:
+        run: Its id, 32 hex digits.
+        records: The keyed fingerprint of its records.
+        guarantee: False where the noise was seeded or the budget infinite, at any of its starts.
+        unit: "record", "client" or "subject".
+        relation: The neighbouring relation.
+        delta: The delta of its claim.
+        head: The hash of the ledger's last line that is known.
+        lines: The number of that line.
+        spent: The epsilon that is charged so far.
+        target: The epsilon that it claims, and may yet spend.
+        folder: Where it was last seen.
+        in_use: Whether a process goes on with it now, or may have spent more than is known.
+        subjects: Of subjects, the keyed fingerprint of which records belong together.
+        rows_per_unit: Of subjects, the most rows of one that are kept.
+        content: The keyed digest of the file or folder that the records were read from; nothing
+            where it is not known.
+        purchase: Whether it is a purchase without a run: entries of a schema. A run that charges it
+            has it in its own budget.
+    """
+
+    run: str
+    records: str
+    guarantee: bool
+    unit: str
+    relation: str
+    delta: float
+    head: str
+    lines: int
+    spent: float
+    target: float
+    folder: str
+    in_use: bool
+    subjects: str = ""
+    rows_per_unit: int = 0
+    content: str = ""
+    purchase: bool = False
+
+
+class Entry(Witness):
+    """The witness of one run: open and locked from `accept` to `close`."""
+
+    def __init__(self, path: Path, about: Json, folder: Path):
+        """Names the run's file; nothing is opened yet.
+
+        Args:
+            path: The file of the run in the journal.
+            about: The first line of a new file.
+            folder: The run folder.
+        """
+        self._path, self._about, self._folder = path, about, folder
+        self._fd = self._holder = -1
+        self._size, self._previous = 0, ledger.CHAIN_START
+        self._end: int | None = None  # the bytes of the file; None after an append that failed
+        self._records, self._guarantee = str(about["records"]), bool(about["guarantee"])
+
+    def accept(self, ledger: Ledger) -> None:
+        """Opens the run's file and compares it with the ledger.
+
+        Args:
+            ledger: The ledger, locked and verified.
+
+        Raises:
+            UserError: The ledger lacks the journal's last line, what was bought for the run was
+                bought of other data, another process goes on with the run, or the file is damaged.
+        """
+        known = self._opened()
+        if known is None:
+            return
+        if not ledger.contains(known.head, known.lines):
+            raise UserError(
+                f"{ledger.path} has {ledger.n_lines} lines and not the one, number {known.lines}, "
+                f"that this run came to in {known.folder} (so says {self._path}): it is an older "
+                "state or a copy, and spent budget would be forgotten; go on with the folder that "
+                "is ahead, or start a new run, whose epsilon adds to this one's")
+        before, now = known.content, str(self._about.get("content", ""))
+        if not known.records and before and now and before != now:
+            raise UserError(f"the data changed since {known.folder} bought what they left "
+                            "undeclared: bring them back as they were, or start a new run, whose "
+                            "epsilon adds to this one's")
+
+    def _opened(self) -> Run | None:
+        """Opens and locks the run's file, and returns what it knows of the run."""
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+            self._holder = ledger.hold_lock(self._path, self._fd)
+        except BlockingIOError:
+            raise UserError(f"another process is using this run, in {self._folder} or in a copy: "
+                            "stop it first") from None
+        except OSError as error:
+            raise failed(self._path, error) from None
+        known, self._size, self._previous = _ends(self._path)
+        self._end = os.fstat(self._fd).st_size
+        if known is not None:
+            self._records = self._records or known.records
+            # What had none before gets none by going on, nor does what has none now.
+            self._guarantee = self._guarantee and known.guarantee
+        return known
+
+    def record(self, ledger: Ledger) -> None:
+        """Writes the hash of the ledger's last line, the epsilon spent and the target.
+
+        Args:
+            ledger: The ledger.
+
+        Raises:
+            UserError: The file cannot be written; then nothing may be sampled.
+        """
+        self._write(ledger.header, {"head": ledger.head, "lines": ledger.n_lines,
+                                    "spent": str(ledger.epsilon()), "target": str(ledger.claim())})
+
+    def bought(self, terms: Record, epsilon: float) -> None:
+        """Writes a purchase that has no ledger, and closes the file.
+
+        Args:
+            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            epsilon: Its cost, which is spent with it.
+
+        Raises:
+            UserError: The file cannot be written; then nothing may be sampled.
+        """
+        try:
+            self._opened()
+            self._about = self._about | {"purchase": True}
+            self._write(terms, {"head": ledger.CHAIN_START, "lines": 0, "spent": str(epsilon),
+                                "target": str(epsilon)})
+        finally:
+            self.close()
+
+    def _write(self, terms: Record, state: Record) -> None:
+        """Adds a line of the state, below one that names the run where there is none."""
+        of_subjects = {name: terms[name] for name in ("unit_column", "rows_per_unit")
+                       if name in terms}
+        rows = [] if self._size else [self._about | of_subjects | {
+            "unit": terms.get("unit", ""), "relation": terms.get("relation", ""),
+            "delta": terms["delta"]}]
+        rows.append({"kind": "head", **state, "folder": str(self._folder),
+                     "records": self._records, "guarantee": self._guarantee})
+        data, previous = b"", self._previous
+        for row in rows:
+            line, previous = ledger.chained_line(previous, row)
+            data += line
+        try:
+            size = os.fstat(self._fd).st_size
+            if size < self._size or self._end not in (None, size) or not self._in_place():
+                raise UserError(f"{self._path}, the journal of this run, was deleted, replaced or "
+                                "written to by something else since the run started, so nothing "
+                                "may be drawn: bring it back, then resume the run")
+            if size > self._size:  # a torn line, or what an append that failed left
+                os.ftruncate(self._fd, self._size)
+            self._end = None
+            ledger.write_at(self._fd, data, self._size)
+            os.fsync(self._fd)
+            if not self._size:
+                sync(self._path.parent)
+        except OSError as error:
+            raise failed(self._path, error) from None
+        self._size, self._previous = self._size + len(data), previous
+        self._end = self._size
+
+    def _in_place(self) -> bool:
+        """Whether the open file is the one that others find by its name."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Closes the file and gives up its lock; a second call does nothing."""
+        if self._fd >= 0:
+            ledger.give_up_lock(self._holder, self._fd)
+            os.close(self._fd)
+        self._fd = self._holder = -1
+
+
+def failed(path: Path, error: OSError) -> UserError:
+    """The error for a file of the journal that cannot be written.
+
+    Args:
+        path: The file.
+        error: The reason.
+
+    Returns:
+        The error, to be raised.
+    """
+    mend = ("free some space, then resume the run" if error.errno in FULL else
+            "mend that, or set DPGEN_STATE to a folder on a local disk, which starts a new journal")
+    return UserError(f"the journal of this run, {path}, cannot be written ({error.strerror}), so "
+                     f"nothing may be drawn: {mend}")
+
+
+def read_run(path: Path) -> Run | None:
+    """The run of a file in the journal.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The run; None where a crash tore the file as it was made.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    run, whole, _ = _ends(path)
+    if run is None:
+        return None
+    if path.stat().st_size > whole:  # nobody can tell of what the torn line was
+        return dataclasses.replace(run, in_use=True)
+    with path.open("rb") as file:
+        try:
+            ledger.give_up_lock(ledger.hold_lock(path, file.fileno(), create=False), file.fileno())
+        except FileNotFoundError:  # no lock was ever taken
+            return run
+        except OSError:  # locked, or nobody can tell: it may spend all of its target yet
+            return dataclasses.replace(run, in_use=True)
+    return run
+
+
+def _ends(path: Path) -> tuple[Run | None, int, str]:
+    """Reads the start and the end of a run's file.
+
+    Returns the run, or None where a crash tore the file as it was made; the bytes of its whole
+    lines; the hash of the last. The run goes on from there if a torn line follows: a crash tore it
+    before anything was sampled on it, and the ledger has lines of its own.
+    """
+    size = files.require_regular(path).st_size
+    with path.open("rb") as file:
+        start = file.read(END)
+        file.seek(max(0, size - END))
+        end = file.read(END)
+    first, newline, rest = start.partition(b"\n")
+    whole = size - len(end) + end.rfind(b"\n") + 1
+    if size < END and not (newline and b"\n" in rest):
+        return None, 0, ledger.CHAIN_START
+    last = end[:whole - size + len(end)].rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        about, _ = ledger.parse_lines(ledger.CHAIN_START, first)
+        state, digest = ledger.parse_lines(json.loads(last)["prev"], last)
+        numbers = {name: float(state[name]) for name in ("spent", "target")}
+        fields = {**about, **state, **numbers, "in_use": False}
+        return Run(**{f.name: fields[f.name] for f in dataclasses.fields(Run)
+                      if f.name in fields or f.default is dataclasses.MISSING}), whole, digest
+    except ledger.DAMAGE:
+        raise UserError(f"{path} is damaged: bring it back, or remove it, and what that run spent "
+                        "is forgotten") from None
 
 
 class Unusable(UserError):
@@ -84,7 +345,7 @@ class Journal:
                                 "what was spent on which records is forgotten")
             self._make_key(path)
         try:
-            key = bytes.fromhex(reading.read_bytes(path, 1000).decode())
+            key = bytes.fromhex(files.read_bytes(path, 1000).decode())
         except ValueError:  # a UserError too: it is too long, or no file
             key = b""
         if len(key) != 32:

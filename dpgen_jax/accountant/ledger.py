@@ -1,5 +1,29 @@
 """The ledger: an append-only file of every privacy event of a run, and the only source of epsilon.
 
+Its lines are canonical JSON in a hash chain. The file is locked by one process, grows by whole
+lines, and can be read without a lock. A witness remembers lines elsewhere, to detect a rollback.
+
+The lines of a ledger file: canonical JSON in a hash chain.
+
+A line holds its record, `prev`, the hash of the line before (64 zeros for the first), and `hash`,
+SHA-256 over prev and the canonical JSON of the record (sorted keys, no spaces, ASCII). The chain
+shows accidents and careless edits; it cannot show that an older copy of the whole file was put
+back.
+
+  header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
+  open     incarnation: the run was resumed; reservations left open before stay charged in full;
+           processes: by how many, as in the header, if by several
+  reserve  id, steps, events: the worst case of a block
+  settle   id, steps, events: what it came to, never more than was reserved
+  charge   events: one release that is not a step (a class histogram, bounds of a column)
+  extend   epsilon: from here on the target is this, larger than the one before
+  torn     raw (base64), steps, events: a crash cut the last line; its bytes, and its charge
+
+An exclusive lock on a file: it ends with the process that holds it, however that ends.
+
+A lock belongs to one opening of the file, so that a second one is refused in the same process, in
+another thread and in another process alike. A forked child shares its parent's.
+
 Charge before release: a block of rounds is reserved, on disk, before its noise is sampled; what
 really happened settles it afterwards. Whatever the moment of a crash, the file counts at least what
 was released. `chain.py` describes the lines.
@@ -11,22 +35,739 @@ noise is sampled.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import copy
+import hashlib
+import io
 import json
 import math
+import operator
 import os
 from pathlib import Path
+from typing import Any
 
-from dpgen_jax.accountant import chain, files, gaussian
-from dpgen_jax.accountant.append_file import AppendOnlyFile
-from dpgen_jax.accountant.events import Events, to_json
-from dpgen_jax.accountant.ledger_reading import account, begun, published, read, undeclared
-from dpgen_jax.accountant.totals import Account, Record, whole
-from dpgen_jax.accountant.witness import Witness
-from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.atomic import sync
+import filelock
+
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.events import Event, Events, RenyiEvent, from_json, merge, to_json
+from dpgen_jax.core import files
 from dpgen_jax.core.errors import BudgetExceeded, UserError
+from dpgen_jax.core.files import BINARY, WINDOWS, sync
+from dpgen_jax.core.terms import at_most
 
-__all__ = ["NOBODY", "Ledger", "account", "begun", "published", "read", "undeclared"]
+LARGEST_COUNT = 2**53  # the most that a float counts without rounding
+Record = dict[str, Any]
+
+
+class Account:
+    """Running totals over the records of a ledger; `apply` costs the same at any length.
+
+    Attributes:
+        header: The header, with epsilon as a float.
+        target: The epsilon that may be spent now.
+        incarnation: How often the run was resumed.
+        processes: How many processes made the run, at the start that had most.
+        steps: Rounds that are charged.
+        next_id: The id of the next reservation.
+        counts: Charged events and their counts.
+        pending: Reservations that are open: id to (rounds, events).
+        longest: Rounds of the longest reservation so far.
+        largest: Of each event the largest count of any reservation so far.
+        recovering: Whether the last record is a torn line.
+        meaning: The hash of the configuration: the header's, or the one that was declared after
+            purchases; empty until then.
+    """
+
+    def __init__(self) -> None:
+        self.header: Record = {}
+        self.target = 0.0
+        self.incarnation, self.processes = 0, 1
+        self.steps = 0
+        self.next_id = 0
+        self.counts: dict[Event, int] = {}
+        self.pending: dict[int, tuple[int, Events]] = {}
+        self.longest = 1  # steps of a reservation
+        self.largest: Events = ()
+        self.recovering = False  # the last record is a torn line
+        self.meaning = ""
+
+    def after(self, record: Record) -> Account:
+        """Returns a copy with one more record, which raises as `apply`."""
+        account = copy.copy(self)
+        account.counts, account.pending = dict(self.counts), dict(self.pending)
+        account.apply(record)
+        return account
+
+    def spent(self) -> Events:
+        """Settled blocks as settled, all others in full, equal events added up."""
+        return merge(tuple(self.counts.items()))
+
+    def epsilon(self) -> float:
+        """Epsilon of `spent` at the header's delta; inf after a release without noise."""
+        return composition.epsilon_of(self.spent(), self.header["delta"])
+
+    def claim(self) -> float:
+        """The epsilon to state: the target, or what is charged where that is more.
+
+        It may be more where a torn line was charged.
+        """
+        return max(self.target, self.epsilon())
+
+    def apply(self, record: Record) -> None:
+        """Adds one record to the totals.
+
+        Args:
+            record: The record of the next line.
+
+        Raises:
+            ValueError: It cannot come next; also KeyError and TypeError for a malformed one.
+        """
+        kind = record["kind"]
+        if (kind == "header") == bool(self.header):
+            raise ValueError("a header must come first, and once")
+        kinds = {"header": self._header, "open": self._open, "reserve": self._reserve,
+                 "settle": self._settle, "charge": self._release, "extend": self._extend,
+                 "torn": self._torn, "declare": self._declare}
+        kinds[kind](record)
+        self.recovering = kind == "torn"
+
+    def _header(self, record: Record) -> None:
+        if not float(record["epsilon"]) > 0 or not 0 < record["delta"] < 1:
+            raise ValueError("a header needs epsilon > 0 and 0 < delta < 1")
+        self.target = float(record["epsilon"])
+        self.header = {**record, "epsilon": self.target}
+        self.meaning = str(record.get("config_hash", ""))
+        self._start(record)
+
+    def _start(self, record: Record) -> None:
+        self.processes = max(self.processes, whole(record.get("processes", 1), 1))
+
+    def _open(self, record: Record) -> None:
+        if record["incarnation"] != self.incarnation + 1:
+            raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
+        self.incarnation += 1
+        self._start(record)
+        self.pending = {}  # lost steps stay charged: nobody may settle them any more
+
+    def _reserve(self, record: Record) -> None:
+        steps, events = whole(record["steps"], 1), from_json(record["events"])
+        if record["id"] != self.next_id:  # events may be none: a rotation's first turns pay for all
+            raise ValueError("a reservation needs the next id")
+        self._charge(steps, events)
+        self.pending[self.next_id] = (steps, events)
+        self.next_id += 1
+        self.longest, self.largest = max(self.longest, steps), larger_counts(self.largest, events)
+
+    def _settle(self, record: Record) -> None:
+        steps, events = whole(record["steps"], 0), from_json(record["events"])
+        if record["id"] not in self.pending:
+            raise ValueError(f"reservation {record['id']} is not open")
+        largest, reserved = self.pending[record["id"]]
+        allowed = dict(reserved)
+        if steps > largest or any(count > allowed.get(event, 0) for event, count in events):
+            raise ValueError(f"reservation {record['id']} settled for more than was reserved")
+        del self.pending[record["id"]]
+        self._charge(-largest, reserved, sign=-1)
+        self._charge(steps, events)
+
+    def _release(self, record: Record) -> None:
+        events = from_json(record["events"])
+        if not events:
+            raise ValueError("a charge needs at least one event")
+        self._charge(0, events)
+
+    def _extend(self, record: Record) -> None:
+        if not self.target < float(record["epsilon"]) < math.inf:
+            raise ValueError(f"epsilon {record['epsilon']} does not extend {self.target:g}")
+        self.target = float(record["epsilon"])
+
+    def _declare(self, record: Record) -> None:
+        if self.meaning or self.next_id or not record["config_hash"]:
+            raise ValueError("a configuration is declared once, before the first round")
+        self.meaning = str(record["config_hash"])
+
+    def _torn(self, record: Record) -> None:
+        self._charge(whole(record["steps"], 0), from_json(record["events"]))
+
+    def _charge(self, steps: int, events: Events, sign: int = 1) -> None:
+        self.steps += steps
+        for event, count in events:
+            self.counts[event] = self.counts.get(event, 0) + sign * count
+        if max(self.steps, *self.counts.values(), 0) > LARGEST_COUNT:
+            raise ValueError(f"more than {LARGEST_COUNT} steps or events")
+
+
+def whole(value: Any, least: int) -> int:
+    """Checks a number of rounds.
+
+    Args:
+        value: What a file or a caller gives.
+        least: The smallest number that is allowed.
+
+    Returns:
+        The number.
+
+    Raises:
+        ValueError: It is smaller, or a bool.
+        TypeError: It is no whole number.
+    """
+    if isinstance(value, bool) or operator.index(value) < least:
+        raise ValueError(f"steps must be a whole number, at least {least}, got {value!r}")
+    return operator.index(value)
+
+
+def larger_counts(one: Events, other: Events) -> Events:
+    """Takes the larger count of each event, which costs no less than either argument.
+
+    Args:
+        one: Pairs (event, count).
+        other: Pairs (event, count), of any kinds.
+
+    Returns:
+        One pair for each event of either.
+    """
+    counts = dict(one)
+    for event, count in other:
+        counts[event] = max(count, counts.get(event, 0))
+    return tuple(counts.items())
+
+
+CHAIN_START = "0" * 64
+
+# The errors that a damaged line can raise while it is read
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_EVENTS_FIRST = b'{"events":'
+
+
+def canonical_json(value: object) -> str:
+    """The one spelling of a value in strict JSON.
+
+    Args:
+        value: Plain JSON values.
+
+    Returns:
+        The text: sorted keys, no spaces, ASCII.
+
+    Raises:
+        ValueError: NaN or an infinite number.
+        TypeError: A value that is not JSON.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
+    """The line of a record that follows another line.
+
+    Args:
+        previous: Hash of the line before, 64 hex digits.
+        record: Plain JSON values, without the names `prev` and `hash`.
+
+    Returns:
+        The line with its newline, and its hash.
+
+    Raises:
+        ValueError: A record that uses those names, or holds NaN.
+    """
+    if {"prev", "hash"} & record.keys():
+        raise ValueError("the names prev and hash are the chain's own")
+    digest = hashlib.sha256((previous + canonical_json(record)).encode()).hexdigest()
+    return canonical_json({**record, "prev": previous, "hash": digest}).encode() + b"\n", digest
+
+
+def chained_lines(processes: int) -> Record:
+    """Returns what the line of a start says of the processes that make it: nothing of one.
+
+    Args:
+        processes: How many they are.
+    """
+    return {"processes": processes} if processes > 1 else {}
+
+
+def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
+    """The inverse of `line`.
+
+    Args:
+        previous: Hash of the line before.
+        text: The line, without its newline.
+
+    Returns:
+        The record and the line's hash.
+
+    Raises:
+        ValueError: The line is not the one, to the byte, that `line` writes; also another error of
+            DAMAGE.
+    """
+    record = json.loads(text)
+    record.pop("hash")
+    record.pop("prev")
+    expected, digest = chained_line(previous, record)
+    if expected != text + b"\n":
+        raise ValueError("the line does not continue the chain")
+    return record, digest
+
+
+def no_resume(path: Path, why: str) -> UserError:
+    """The error for a ledger that cannot be trusted.
+
+    Args:
+        path: The file.
+        why: The reason, in a few words.
+
+    Returns:
+        The error, to be raised.
+    """
+    return UserError(f"{path}: {why}; the run cannot be resumed, as what it spent is not known")
+
+
+def replay_lines(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Account]:
+    """Reads all lines of a ledger.
+
+    A last line that lacks nothing but its newline is whole, as its hash proves.
+
+    Args:
+        path: The file, for messages only.
+        data: All of its bytes.
+
+    Returns:
+        Records, their hashes, the torn last line (empty if there is none), and the totals.
+
+    Raises:
+        UserError: A line other than the last is broken (the message names it), or the header is
+            missing.
+    """
+    records: list[Record] = []
+    hashes: list[str] = []
+    account, previous = Account(), CHAIN_START
+    for number, text in enumerate(io.BytesIO(data), 1):
+        try:
+            record, digest = parse_lines(previous, text.removesuffix(b"\n"))
+            account.apply(record)
+        except DAMAGE as error:
+            if not text.endswith(b"\n") and account.header:
+                return records, hashes, text, account
+            raise no_resume(path, f"line {number} is broken ({_brief(error)})") from None
+        previous = digest
+        records.append(record)
+        hashes.append(digest)
+    if not records:
+        raise no_resume(path, "line 1, the header, is missing")
+    return records, hashes, b"", account
+
+
+def torn_line(tail: bytes, account: Account) -> Record:
+    """The record that charges a torn line.
+
+    A crash needs no charge at all, whatever line it tore: who appends waits until the line is on
+    disk, so nothing was sampled on a torn reserve or charge; a torn settle leaves its reservation
+    charged in full; a torn extend leaves the target; a torn open leaves the state of the run before
+    it; a torn `torn` is longer than the bytes it replaces, and is read as a torn line again.
+
+    What is charged nevertheless is for a last line that was whole and was acted on, and that a disk
+    or a hand cut later. Only a reserve or a charge allows anything, and only where one may follow
+    is one charged: of each event as many as any reservation had so far, or as the line itself
+    names, if that can still be read (sorted keys put its events first). A run settles a reservation
+    before it reserves or charges again, so while one is open the line is its settlement; and after
+    a `torn` comes an open. To charge there would count one release twice.
+
+    Args:
+        tail: The bytes of the torn line.
+        account: The totals of the lines before it.
+
+    Returns:
+        The record.
+    """
+    steps, events = account.longest, account.largest
+    if account.pending or account.recovering:
+        steps, events = 0, ()
+    elif tail.startswith(_EVENTS_FIRST):
+        try:
+            rows, _ = json.JSONDecoder().raw_decode(tail.decode("latin-1"), len(_EVENTS_FIRST))
+            events = larger_counts(events, from_json(rows))
+        except DAMAGE:
+            pass  # not enough of it is left: the largest so far stands
+    if account.header.get("config_hash") == "" and not account.meaning:
+        steps = 0  # the configuration comes before the first round
+    return {"kind": "torn", "raw": base64.b64encode(tail).decode(), "steps": steps,
+            "events": to_json(events)}
+
+
+def _brief(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+
+
+BESIDE = WINDOWS
+"""Nobody else can read a file that is locked on Windows: there NAME.lock stands for it."""
+
+
+def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
+    """Locks a file, or fails at once.
+
+    Args:
+        path: The file.
+        descriptor: Open on it; the caller's, before and after.
+        create: Whether a file beside it may be made, where one stands for it.
+
+    Returns:
+        The descriptor that holds the lock until it is closed: the one that was given, or another.
+
+    Raises:
+        BlockingIOError: It is locked.
+        OSError: Its file system has no locks; or no file is beside it, and none may be made.
+    """
+    holder = descriptor
+    if BESIDE:
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        holder = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
+    try:
+        if not filelock.lock_descriptor(holder, blocking=False):
+            raise BlockingIOError(None, "it is in use")
+    except BaseException:
+        give_up_lock(holder, descriptor)
+        raise
+    return holder
+
+
+def give_up_lock(holder: int, descriptor: int) -> None:
+    """Closes what `hold` opened; a lock of the file itself ends where its owner closes it.
+
+    Args:
+        holder: What `hold` returned.
+        descriptor: What it was given.
+    """
+    if holder not in (-1, descriptor):
+        os.close(holder)
+
+
+MOST_BYTES = files.JSON_BYTES
+
+
+def open_ledger(path: Path, flags: int) -> int:
+    """Opens the file of a ledger for its owner alone.
+
+    Args:
+        path: The file.
+        flags: Of `os.open`; with O_CREAT the file is made, with mode 0600.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        UserError: The file cannot be made or opened, or `require_ledger` refuses it.
+    """
+    if not flags & os.O_CREAT:
+        require_ledger(path)
+    try:
+        return os.open(path, flags | BINARY, 0o600)
+    except FileExistsError:
+        raise UserError(f"{path} exists: resume that run, or choose another folder") from None
+    except OSError as error:
+        if flags & os.O_CREAT:
+            raise UserError(f"{path} cannot be created: {error.strerror}") from None
+        raise no_resume(path, error.strerror or str(error)) from None
+
+
+def require_ledger(path: Path) -> None:
+    """Refuses a file that is no ledger, without reading it.
+
+    A pipe or a device may never end.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: It is missing, no regular file, or larger than any ledger.
+    """
+    try:
+        size = files.require_regular(path).st_size
+    except UserError as error:
+        raise UserError(f"{error}; the run cannot be resumed, as what it spent is not known"
+                        ) from None
+    if size > MOST_BYTES:
+        raise no_resume(path, f"{size:,} bytes are more than any ledger takes")
+
+
+def read_ledger(path: Path) -> bytes:
+    """Reads a whole ledger.
+
+    Args:
+        path: The file.
+
+    Returns:
+        All of its bytes.
+
+    Raises:
+        UserError: As `require_ledger`.
+    """
+    require_ledger(path)
+    return files.read_bytes(path, MOST_BYTES)
+
+
+def write_at(descriptor: int, data: bytes, place: int) -> None:
+    """Writes all of the data at one position of a file.
+
+    Args:
+        descriptor: An open file.
+        data: The bytes.
+        place: The first byte that is written.
+
+    Raises:
+        OSError: It failed; some of the data may then be there.
+    """
+    written = 0
+    while written < len(data):
+        if hasattr(os, "pwrite"):
+            written += os.pwrite(descriptor, data[written:], place + written)
+        else:  # Windows: nothing else moves the position, as each file has one writer
+            os.lseek(descriptor, place + written, os.SEEK_SET)
+            written += os.write(descriptor, data[written:])
+
+
+class AppendOnlyFile:
+    """An open file to which whole lines are appended, each on disk before the next.
+
+    Attributes:
+        path: The file.
+        size: Bytes of the lines that count.
+        tail: A torn line after them; the next line is written over it.
+    """
+
+    def __init__(self, path: Path, descriptor: int):
+        """Takes over an open descriptor of the file.
+
+        Args:
+            path: The file, for messages.
+            descriptor: Open for reading and writing.
+        """
+        self.path = path
+        self.size = 0
+        self.tail = b""
+        self._fd, self._holder, self._pid = descriptor, -1, os.getpid()
+        self._broken = ""  # the reason why nothing may be appended any more
+
+    def lock(self) -> None:
+        """Locks the file for this process.
+
+        Raises:
+            UserError: Another process has it, or the file system has no locks.
+        """
+        try:
+            self._holder = hold_lock(self.path, self._fd)
+        except BlockingIOError:
+            raise UserError(f"another process is using {self.path}: stop it first") from None
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be locked ({error.strerror}): "
+                            "choose a folder on a local disk") from None
+
+    def append(self, line: bytes) -> None:
+        """Writes a line and flushes it to the disk, over a torn tail if there is one.
+
+        It is all of the line or, by cutting the file back, nothing. No further line is taken until
+        `accept`: an interrupt in between would leave the file and its owner's totals apart.
+
+        Args:
+            line: The bytes, with the newline.
+
+        Raises:
+            UserError: The file cannot be written.
+        """
+        self._broken = "an append was interrupted"
+        try:
+            write_at(self._fd, line, self.size)
+            os.fsync(self._fd)
+        except BaseException as error:
+            self._cut_back()
+            if isinstance(error, OSError):
+                raise UserError(f"{self.path} cannot be written ({error.strerror}), so nothing may "
+                                "be drawn: free some space, then resume the run") from error
+            raise
+        self.size += len(line)
+
+    def accept(self) -> None:
+        """Ends an append: the owner's totals are those of the file again."""
+        self.tail, self._broken = b"", ""
+
+    def _cut_back(self) -> None:
+        if self.tail:  # cutting would lose it: the next resume finds a torn line again
+            self._broken = "a torn line could not be put on record"
+            return
+        self._broken = "an append failed half-way"
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self.size)
+            os.fsync(self._fd)
+            self._broken = ""
+
+    def require_sound(self) -> None:
+        """Refuses to append where this object and the file may no longer agree.
+
+        Raises:
+            UserError: It is closed, deleted, written by something else, inherited by a forked
+                process, or an append was interrupted.
+        """
+        broken = self._broken
+        if not broken:
+            status = os.fstat(self._fd)
+            if os.getpid() != self._pid:
+                broken = "a forked process must not write to it"
+            elif status.st_nlink == 0:
+                broken = "it was deleted"
+            elif status.st_size != self.size + len(self.tail):
+                broken = "something else wrote to it"
+        if broken:
+            raise UserError(f"{self.path} takes no more records: {broken}; nothing may be drawn")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `close` was not called yet."""
+        return self._fd >= 0
+
+    def close(self) -> None:
+        """Closes the file and gives up the lock; a second call does nothing."""
+        if self.is_open:
+            give_up_lock(self._holder, self._fd)
+            os.close(self._fd)
+        self._fd, self._holder, self._broken = -1, -1, "it is closed"
+
+
+class Witness:
+    """Knows nothing and refuses nothing; others override."""
+
+    def accept(self, ledger: Ledger) -> None:
+        """Checks a ledger before a line is appended to it.
+
+        Args:
+            ledger: Locked and verified.
+
+        Raises:
+            UserError: The ledger's file lacks lines that the witness knows of.
+        """
+
+    def record(self, ledger: Ledger) -> None:
+        """Takes note of the ledger's last line before anything is sampled on it.
+
+        What is noted is on disk when this returns.
+
+        Args:
+            ledger: Its last line allows a release.
+
+        Raises:
+            UserError: It cannot be noted; then nothing may be sampled.
+        """
+
+    def bought(self, terms: Record, epsilon: float) -> None:
+        """Takes note of a purchase without a ledger, before anything is sampled for it.
+
+        Args:
+            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            epsilon: Its cost.
+
+        Raises:
+            UserError: It cannot be noted; then nothing may be sampled.
+        """
+
+    def close(self) -> None:
+        """Called once, when the ledger is closed, also where `accept` was never called."""
+
+
+def read(path: str | os.PathLike[str]) -> list[Record]:
+    """Reads the records of a ledger, without lock or change.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The records. If the last line is torn, the last record is the one that `Ledger.open` would
+        write for it.
+
+    Raises:
+        UserError: The file is missing or broken.
+    """
+    path = Path(path)
+    records, _, tail, account = replay_lines(path, read_ledger(path))
+    return [*records, torn_line(tail, account)] if tail else records
+
+
+def begun(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a ledger with a whole header.
+
+    A file that a crash tore while it was made never allowed anything.
+
+    Args:
+        path: The file, which need not exist.
+
+    Raises:
+        UserError: Something that is no regular file.
+    """
+    path = Path(path)
+    if not path.exists():
+        return False
+    data = read_ledger(path)
+    try:
+        return b"\n" in data or bool(replay_lines(path, data))
+    except UserError:
+        return False
+
+
+def undeclared(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a ledger that knows of purchases, and of no configuration yet.
+
+    Args:
+        path: The file, which need not exist.
+
+    Raises:
+        UserError: As `read`.
+    """
+    return begun(path) and not account(read(path)).meaning
+
+
+def published(records: list[Record]) -> RenyiEvent | None:
+    """Returns the data-dependent bound that a run published on its own votes, if it did.
+
+    Args:
+        records: As `read` returns them. A bound that is charged before the first round is that of
+            an earlier run, whose release judges.
+    """
+    made = False
+    for record in records:
+        made = made or record["kind"] == "reserve"
+        if made and record["kind"] in ("charge", "torn"):  # a torn line may have been acted on
+            for event, _ in from_json(record["events"]):
+                if isinstance(event, RenyiEvent):
+                    return event
+    return None
+
+
+def claimed(path: str | os.PathLike[str], budget: float) -> float:
+    """Returns the epsilon that a run states if it goes on.
+
+    Args:
+        path: Its ledger, which need not exist.
+        budget: The epsilon of its budget.
+
+    Returns:
+        The budget, or what the ledger claims, a torn last line charged, where that is more.
+
+    Raises:
+        UserError: As `read`.
+    """
+    return max(budget, account(read(path)).claim()) if begun(path) else budget
+
+
+def account(records: list[Record]) -> Account:
+    """Adds up records that `read` returned.
+
+    Args:
+        records: The records, the header first.
+
+    Returns:
+        Their totals: `spent()`, `epsilon()`, `claim()`, `steps`, `header`, `target`.
+    """
+    totals = Account()
+    for record in records:
+        totals.apply(record)
+    return totals
+
 
 NOBODY = Witness()
 
@@ -63,9 +804,9 @@ class Ledger:
         path = Path(path)
         unlimited = header["epsilon"] == math.inf  # strict JSON has no infinity
         record = {**header, "kind": "header", "epsilon": "inf" if unlimited else header["epsilon"]}
-        record = json.loads(chain.canonical(record))
+        record = json.loads(canonical_json(record))
         Account().apply(record)  # a header that means nothing must not leave a file behind
-        ledger = cls(path, files.open_ledger(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), witness)
+        ledger = cls(path, open_ledger(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), witness)
         try:
             ledger._file.lock()
             witness.accept(ledger)
@@ -97,7 +838,7 @@ class Ledger:
                 the witness knows of a later line; the file is then as it was.
         """
         path = Path(path)
-        ledger = cls(path, files.open_ledger(path, os.O_RDWR), witness)
+        ledger = cls(path, open_ledger(path, os.O_RDWR), witness)
         try:
             ledger._file.lock()
             ledger._resume(processes)
@@ -107,19 +848,19 @@ class Ledger:
         return ledger._recorded()
 
     def _resume(self, processes: int) -> None:
-        data = files.read_ledger(self.path)
-        _, self._hashes, tail, self._account = chain.replay(self.path, data)
+        data = read_ledger(self.path)
+        _, self._hashes, tail, self._account = replay_lines(self.path, data)
         self._file.size, self._file.tail = len(data) - len(tail), tail
         self._witness.accept(self)
         if tail:
             # Longer than the bytes it replaces, as it holds them: a crash in the middle of this
             # write leaves a torn line again, never a file that looks whole and charges less.
-            self._append(chain.torn(tail, self._account))
+            self._append(torn_line(tail, self._account))
         elif not data.endswith(b"\n"):
             self._file.append(b"\n")
             self._file.accept()
         self._append({"kind": "open", "incarnation": self.incarnation + 1,
-                      **chain.several(processes)})
+                      **chained_lines(processes)})
 
     def _recorded(self) -> Ledger:
         """This ledger, whose last line its witness knows now."""
@@ -215,7 +956,7 @@ class Ledger:
 
     def _require_budget(self, events: Events, purpose: str) -> None:
         delta = self._account.header["delta"]
-        needed = gaussian.epsilon((*self.spent(), *events), delta)
+        needed = composition.epsilon_of((*self.spent(), *events), delta)
         if not needed <= self.target:
             raise BudgetExceeded(f"the budget, epsilon {self.target:g} at delta {delta:g}, allows "
                                  f"no {purpose}: that would need epsilon {at_most(needed)}")
@@ -292,7 +1033,7 @@ class Ledger:
     def _append(self, record: Record) -> None:
         """One record: checked, then on disk, then in the totals."""
         self._file.require_sound()
-        line, digest = chain.line(self.head if self._hashes else chain.START, record)
+        line, digest = chained_line(self.head if self._hashes else CHAIN_START, record)
         account = self._account.after(record)
         self._file.append(line)
         self._hashes.append(digest)

@@ -1,4 +1,10 @@
-"""Data-dependent Renyi-DP of votes: GNMax and its threshold test (Confident-GNMax).
+"""Data-dependent Renyi differential privacy of teachers' votes.
+
+It covers GNMax and Confident-GNMax, LNMax, noisy majorities of two labels, and TopAgg.
+
+Votes of teachers as the data-dependent bounds take them: checked, rounded, and added up.
+
+Shapes: Q queries, m classes, A orders.
 
 Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson, "Scalable Private Learning with
 PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8 and 10.
@@ -12,26 +18,182 @@ epsilon, and may be shown only through `smooth_sensitivity`. It applies to a rel
 to released noisy sums.
 
 Shapes: Q queries, m classes, A orders. All logarithms are natural.
+
+Data-dependent Renyi-DP of LNMax votes, and of noisy majorities of two labels.
+
+Source: Papernot et al., ICLR 2017 (arXiv 1610.05755), Theorem 3, as PATE-GAN (Jordon et al., ICLR
+2019) uses it. These bounds are as private as the votes, as those of `pate` are.
+
+Shapes: Q queries, m classes, A orders, L moments. All logarithms are natural.
+
+Data-dependent Renyi-DP of TopAgg: sums of top-k sign votes with noise, of which signs are left.
+
+Source: Wang et al., "DataLens", CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5.
+
+Unit: one teacher. Neighbouring: one teacher changes all its votes in a row, at most k of +1 or -1
+before and at most k after: L2 sensitivity 2 sqrt(k) of a row of sums (Lemma 1).
+
+For the sums of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D', in
+that direction, where the thresholded signs are all that is released: never for the noisy sums. It
+depends on the votes, so it is itself private: it decides nothing and is not an epsilon.
+
+Theorem 5 is wrong as printed, in two of its three factors (the last line of its proof drops the
+sign of beta N). A sum f becomes -1 with probability Phi((-beta N - f) / sigma), where the paper has
+Phi((beta N - f) / sigma); and 0 with Phi((beta N - f) / sigma) - Phi((-beta N - f) / sigma), where
+it has erf((beta N - f) / (sqrt(2) sigma)), which is the same for f = 0 alone. For sums below zero
+both are too large, and q would be too small: no bound at all. `TopAgg.laws` has the right ones.
+
+Theorem 4 leaves out a condition of its proof, q e^alpha2 < 1 (`likely_outcome`). With it, it
+says nothing unless the likeliest outcome of a row has a probability above 1 - e^(-2 k / sigma^2).
+At all published settings it has less over the entries of an image, whatever the teachers vote
+(`TopAgg.most_log_peak`); in fewer dimensions, with little noise, the theorem can be the tighter
+bound. So the paper's finding that the data-dependent bound is the looser one is right, and a
+property of this bound. It is none of the data: the laws of all outcomes are known, and the
+divergence that they give (`TopAgg.by_entries`) is never above the data-independent one.
+
+Shapes: Q rows of sums (one for each queried fake), D entries, A orders. Logarithms are natural.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, logsumexp
 
-from dpgen_jax.accountant import gdp, renyi
-from dpgen_jax.accountant.pate_votes import (
-    ROUNDED,
-    Rounding,
-    checked,
-    leads,
-    require_orders,
-    require_positive,
-    total_over_queries,
-)
+from dpgen_jax.accountant import composition
+from dpgen_jax.core.errors import UserError
+
+_CHUNK = 4096
+"""distinct queries whose bounds are held at a time; the rest of a run is a few numbers a query"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounding:
+    """How rounding the noise to whole votes changes the probabilities of a vote.
+
+    Attributes:
+        gap: Votes by which a lead must be reduced for the Gaussian tail to stay an upper bound.
+        threshold: From the threshold of the test to the one at which the noise, unrounded, answers.
+    """
+
+    gap: int
+    threshold: Callable[[float], float]
+
+
+IDEAL = Rounding(0, float)
+"""noise that is not rounded, as in the papers"""
+
+ROUNDED = Rounding(1, lambda threshold: math.ceil(threshold) - 0.5)
+"""noise that is rounded to whole votes: v + round(sigma Z), what this package draws
+
+A gap g: round(X) - round(Y) >= g needs X - Y >= g - 1, whatever happens at a tie.
+A threshold t: v + round(sigma Z) >= t if and only if v + sigma Z >= ceil(t) - 1/2, for integer v,
+so the law of the answer is exact and nothing is lost."""
+
+
+def checked(counts: ArrayLike, answered: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Checks votes and outcomes.
+
+    Args:
+        counts: Votes [Q, m].
+        answered: Outcomes of the threshold test [Q].
+
+    Returns:
+        Votes int64 [Q, m] and outcomes bool [Q].
+
+    Raises:
+        UserError: Anything else.
+    """
+    counts, answered = _votes(counts), np.asarray(answered)
+    if answered.dtype != bool or answered.shape != counts.shape[:1]:
+        raise UserError(f"answered must be one True or False for each of {len(counts)} queries, "
+                        f"got {answered.dtype}{list(answered.shape)}")
+    return counts, answered
+
+
+def _votes(counts: ArrayLike) -> np.ndarray:
+    counts = np.asarray(counts)
+    if (counts.ndim != 2 or counts.shape[1] < 2 or counts.dtype.kind not in "iu"
+            or np.any(counts < 0)):
+        raise UserError("counts must be whole numbers of votes [queries, classes], with at least "
+                        f"two classes, got {counts.dtype}{list(counts.shape)}")
+    return counts.astype(np.int64)
+
+
+def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
+    """Votes by which j* leads each other class, reduced for rounding.
+
+    Args:
+        counts: Votes, int [Q, m].
+        rounding: The reduction.
+
+    Returns:
+        Leads [Q, m - 1], not falling along the last axis.
+
+    Raises:
+        UserError: Counts that are not whole numbers [Q, m], m >= 2.
+    """
+    ordered = np.sort(_votes(counts), axis=1)[:, ::-1]
+    return ordered[:, :1] - ordered[:, 1:] - rounding.gap
+
+
+def require_orders(orders: ArrayLike) -> np.ndarray:
+    """Checks the orders of Renyi divergences.
+
+    Args:
+        orders: A number or numbers.
+
+    Returns:
+        Floats [A].
+
+    Raises:
+        UserError: Unless all are above 1, and there is at least one.
+    """
+    orders = np.atleast_1d(np.asarray(orders, float))
+    if orders.ndim != 1 or orders.size == 0 or not np.all(orders > 1):
+        raise UserError("orders must be numbers above 1, at least one")
+    return orders
+
+
+def require_positive(name: str, value: float) -> float:
+    """Checks a number.
+
+    Args:
+        name: Its name in the message.
+        value: The number.
+
+    Returns:
+        The number.
+
+    Raises:
+        UserError: Unless it is positive and finite.
+    """
+    if not 0 < value < math.inf:
+        raise UserError(f"{name} must be positive and finite, got {value}")
+    return value
+
+
+def total_over_queries(bound: Callable[[np.ndarray], np.ndarray], log_q: np.ndarray) -> np.ndarray:
+    """The sum of a bound over queries; equal q are computed once.
+
+    Args:
+        bound: From ln q [Q] to costs [Q, A].
+        log_q: ln q [Q].
+
+    Returns:
+        Costs [A].
+    """
+    values, times = np.unique(log_q, return_counts=True)
+    total = bound(values[:0]).sum(axis=0)
+    for start in range(0, len(values), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total += times[part] @ bound(values[part])
+    return total
 
 
 def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -> np.ndarray:
@@ -248,6 +410,305 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
     Source:
         Canonne, Kamath and Steinke, NeurIPS 2020, Proposition 12.
     """
-    gdp.require_delta(delta)
-    by_order = renyi.convert(np.asarray(rdp, float), require_orders(orders), delta, "improved")
+    composition.require_delta(delta)
+    by_order = composition.convert_renyi(np.asarray(rdp, float), require_orders(orders), delta,
+                                         "improved")
     return max(0.0, float(np.min(by_order)))
+
+
+def lnmax_log_q(counts: ArrayLike, rate: float, rounding: Rounding = ROUNDED) -> np.ndarray:
+    """The logarithm of an upper bound on the chance that LNMax releases another class than j*.
+
+    A class g votes behind wins with probability at most (2 + rate g) / (4 e^(rate g)); rounding, j*
+    and the cap 1 - 1/m are as in `gnmax_log_q`.
+
+    Args:
+        counts: Votes, int [Q, m].
+        rate: 1 / scale of the Laplace noise on each count (the papers' gamma or lambda).
+        rounding: ROUNDED, or IDEAL for the noise of the papers.
+
+    Returns:
+        Logarithms [Q].
+
+    Raises:
+        UserError: Counts that are not whole numbers [Q, m], m >= 2, or a rate <= 0.
+    """
+    lead = require_positive("rate", rate) * leads(counts, rounding)
+    tail = (2 + np.abs(lead)) / 4 * np.exp(-np.abs(lead))
+    with np.errstate(divide="ignore"):  # a tail below the smallest float: ln q = -inf
+        log_q = np.log(np.where(lead < 0, 1 - tail, tail).sum(axis=1))
+    return np.minimum(log_q, math.log1p(-1 / np.shape(counts)[1]))
+
+
+def moments_laplace(log_q: ArrayLike, rate: float, moments: ArrayLike) -> np.ndarray:
+    """The moments alpha(l) of one LNMax query, at most.
+
+    alpha(l) is the smaller one of 2 rate^2 l (l + 1), and
+    ln[(1 - q) ((1 - q) / (1 - q e^(2 rate)))^l + q e^(2 rate l)], which is valid only for
+    q < (e^(2 rate) - 1) / (e^(4 rate) - 1). One teacher moves two counts, hence 2 rate.
+    alpha(l) = l RDP(l + 1), so `epsilon_of(alpha / l, l + 1, delta)` converts a total.
+
+    Args:
+        log_q: Logarithms of upper bounds on q [Q].
+        rate: 1 / scale of the noise.
+        moments: l > 0 [L].
+
+    Returns:
+        Moments [Q, L].
+
+    Raises:
+        UserError: Moments that are not positive, or a rate <= 0.
+    """
+    moments, q = np.asarray(moments, float), np.exp(np.asarray(log_q, float))[:, None]
+    if moments.size == 0 or not np.all(moments > 0):
+        raise UserError("moments must be positive numbers, at least one")
+    twice = 2 * require_positive("rate", rate)
+    cap = twice * rate * moments * (moments + 1)
+    with np.errstate(all="ignore"):
+        log_a = np.log1p(q * np.expm1(twice) / (1 - q * np.exp(twice)))
+        bound = np.log1p((1 - q) * np.expm1(moments * log_a) + q * np.expm1(moments * twice))
+        valid = q < 1 / (np.exp(twice) + 1)
+    return np.where(valid, np.minimum(bound, cap), cap)
+
+
+def lnmax_moments(counts: ArrayLike, rate: float, moments: ArrayLike,
+                  rounding: Rounding = ROUNDED) -> np.ndarray:
+    """The sum of `moments_laplace` over queries; ex-post, as `confident_gnmax_rdp`.
+
+    Args:
+        counts: Votes, int [Q, m].
+        rate: 1 / scale of the noise.
+        moments: l > 0 [L].
+        rounding: ROUNDED, or IDEAL for the noise of the papers.
+
+    Returns:
+        Moments [L].
+    """
+    log_q = lnmax_log_q(counts, rate, rounding)
+    return total_over_queries(lambda part: moments_laplace(part, rate, moments), log_q)
+
+
+def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
+                   orders: ArrayLike) -> np.ndarray:
+    """One test whether a count + noise >= needed, for every count 0..most.
+
+    It is PATE-GAN's majority: counts of one label, needed: those of more than half of `most`
+    teachers.
+
+    One teacher moves a count c to c - 1, c or c + 1 within 0..most, and both laws of the released
+    bit are known. So this is no bound but the largest D_a(M(D) || M(D')) over neighbours itself,
+    whichever the noise; PATE's l-th moment is l times it at a = l + 1. The bit is a function of the
+    noisy count, so it never exceeds the data-independent cost of that. Nor does it exceed what the
+    theorem says (PATE, Theorem 3; PATE-GAN, Theorem 2), which asks for two things: each query is
+    (epsilon, 0)-private, and q bounds the chance of another outcome than the likeliest. ONE Laplace
+    noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
+    as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
+    law. Both ways need that the bit is all that is released: of a released count only the
+    data-independent cost holds. Sums over queries are ex-post, as above.
+
+    Args:
+        needed: The smallest count that passes.
+        most: The largest count.
+        log_tail: From whole k to ln P(noise >= k), of a symmetric law.
+        orders: Orders [A], > 1.
+
+    Returns:
+        RDP [most + 1, A].
+
+    Raises:
+        UserError: Orders <= 1.
+    """
+    orders, counts = require_orders(orders), np.arange(most + 1)
+    bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
+    table = np.zeros((most + 1, len(orders)))
+    table[:-1] = renyi_of_laws(bits[:-1], bits[1:], orders)
+    table[1:] = np.maximum(table[1:], renyi_of_laws(bits[1:], bits[:-1], orders))
+    return table
+
+
+def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """The Renyi divergences D_a(P || Q) of laws on a few outcomes.
+
+    A small one is a sum of P (e^x - 1), x = (a - 1) ln(P / Q), each without loss of digits; a large
+    one of logarithms.
+
+    Args:
+        log_p: ln P of each outcome [Q, outcomes].
+        log_q: ln Q, likewise.
+        orders: Orders [A], > 1.
+
+    Returns:
+        Divergences [Q, A].
+    """
+    log_p, power = log_p[..., None], (log_p - log_q)[..., None] * (orders - 1)
+    with np.errstate(over="ignore"):
+        grown = np.sum(np.exp(log_p + np.maximum(power, 0)) * -np.expm1(-np.abs(power))
+                       * np.sign(power), axis=1)
+        small = np.log1p(np.clip(grown, 0, 1))
+    return np.where(grown < 1, small, np.logaddexp.reduce(log_p + power, axis=1)) / (orders - 1)
+
+
+_ABOVE_ONE = 1 + np.geomspace(1e-2, 1e6, 33)
+"""candidates for mu1 and mu2: which ones are tried changes how tight a bound is, not its truth"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TopAgg:
+    """The public numbers of one release of thresholded votes.
+
+    Attributes:
+        n_units: Teachers.
+        top_k: Votes of a teacher in a row.
+        needed: The sum from which an entry becomes 1, and minus which -1; in votes, above 0.
+        sigma: Noise on each sum, in votes.
+        rounding: ROUNDED, or IDEAL for the noise of the paper.
+
+    Raises:
+        UserError: A number is not positive.
+    """
+
+    n_units: int
+    top_k: int
+    needed: float
+    sigma: float
+    rounding: Rounding = ROUNDED
+
+    def __post_init__(self) -> None:
+        for name in ("n_units", "top_k", "needed", "sigma"):
+            require_positive(name, getattr(self, name))
+
+    @property
+    def slope(self) -> float:
+        """The divergence of one row at order 1, whatever the votes: 2 k / sigma^2 (Theorem 3)."""
+        return 2 * self.top_k / self.sigma**2
+
+    def laws(self, sums: ArrayLike) -> np.ndarray:
+        """The law of the sign that each sum becomes.
+
+        Args:
+            sums: Votes [...], whole numbers.
+
+        Returns:
+            Logarithms of the probabilities of -1, 0 and 1, float64 [..., 3].
+        """
+        f, at = np.asarray(sums, float), self.rounding.threshold(self.needed)
+        # By symmetry in the left tail, where a difference of two tails keeps its digits.
+        below, above = (log_ndtr((side * at - np.abs(f)) / self.sigma) for side in (-1, 1))
+        zero = above + np.log1p(-np.exp(below - above))
+        return np.stack([log_ndtr((-at - f) / self.sigma), zero,
+                         log_ndtr((f - at) / self.sigma)], axis=-1)
+
+    def log_match(self, sums: ArrayLike, signs: ArrayLike) -> np.ndarray:
+        """Theorem 5, mended: the logarithm of the probability that these very signs are released.
+
+        Args:
+            sums: Votes [Q, D].
+            signs: The outcome [Q, D] in {-1, 0, 1}.
+
+        Returns:
+            ln Pr[M = signs] for each row [Q]; 1 - Pr is the q of Theorem 4.
+        """
+        index = np.asarray(signs, int)[..., None] + 1
+        return np.take_along_axis(self.laws(sums), index, -1)[..., 0].sum(-1)
+
+    def log_q(self, sums: ArrayLike) -> np.ndarray:
+        """The logarithm of q: the chance of another outcome than the likeliest one; it is exact.
+
+        Args:
+            sums: Votes [Q, D].
+
+        Returns:
+            ln q [Q].
+        """
+        return _log_not(self.laws(sums).max(-1).sum(-1))
+
+    def most_log_peak(self, columns: int) -> float:
+        """An upper bound on ln Pr of the likeliest outcome of a row, whatever the teachers vote.
+
+        An entry is 0 with at most the probability it has where its votes cancel. Let m entries of
+        the outcome not be 0: the magnitudes of their sums add up to at most k n_units, and
+        ln Phi is concave, so they are likeliest where those are equal. It is public.
+
+        Args:
+            columns: D.
+        """
+        m = np.arange(columns + 1)
+        lead = np.minimum(self.n_units, self.top_k * self.n_units / np.maximum(m, 1))
+        return float(np.max(m * self.laws(lead)[:, 2] + (columns - m) * self.laws(0)[1]))
+
+    def independent(self, orders: ArrayLike) -> np.ndarray:
+        """The data-independent divergence of one row [A] (Theorem 3).
+
+        Args:
+            orders: Orders [A], > 1.
+        """
+        return self.slope * require_orders(orders)
+
+    def theorem(self, log_q: ArrayLike, orders: ArrayLike) -> np.ndarray:
+        """Theorem 4 with the best of many mu1 and mu2, on its own: not the smaller of two bounds.
+
+        Args:
+            log_q: ln of an upper bound on q [Q].
+            orders: Orders [A], > 1.
+
+        Returns:
+            RDP [Q, A]; inf where the theorem says nothing.
+        """
+        orders, log_q = require_orders(orders), np.asarray(log_q, float)
+        best = np.full((len(log_q), len(orders)), np.inf)
+        some = -log_q > self.slope  # or no mu2 > 1 has q e^alpha2 < 1
+        if not some.any():
+            return best
+        for mu1, mu2 in itertools.product(_ABOVE_ONE, _ABOVE_ONE):
+            bound = likely_outcome(log_q[some], self.slope, np.maximum(mu1, orders), mu2, orders)
+            best[some] = np.minimum(best[some], bound)
+        return best
+
+    def by_entries(self, sums: ArrayLike, orders: ArrayLike) -> np.ndarray:
+        """An upper bound on the divergence of each row from all its neighbours, from known laws.
+
+        For given sums the entries of an outcome are independent, and divergences of independent
+        entries add up. A teacher moves an entry by 0, 1 or 2, in all by at most 2 k: k votes before
+        and k after. With D_j(s) the larger divergence of entry j from sums that lie s away, a unit
+        of movement costs at most u_j = max(D_j(1), D_j(2) / 2), and no entry takes more than two:
+        so a row costs at most the sum of the k largest 2 u_j. Signs are post-processing of the
+        noisy sum, D_j(s) <= a s^2 / (2 sigma^2), so that this is at most 2 k a / sigma^2.
+
+        Args:
+            sums: Votes [Q, D], whole numbers from -n_units to n_units.
+            orders: Orders [A], > 1.
+
+        Returns:
+            RDP [Q, A].
+
+        Raises:
+            UserError: Sums that so many teachers cannot have.
+        """
+        orders, sums = require_orders(orders), np.asarray(sums)
+        if sums.dtype.kind not in "iu" or np.any(np.abs(sums) > self.n_units):
+            raise UserError(f"sums of the votes of {self.n_units} teachers must be whole numbers "
+                            f"from {-self.n_units} to {self.n_units}")
+        table, index = self._twice_a_unit(orders), np.abs(sums)
+        k = min(self.top_k, sums.shape[-1])
+        rows = np.empty((len(sums), len(orders)))
+        for i, costs in enumerate(table.T):
+            each = costs[index]
+            rows[:, i] = np.partition(each, -k, axis=-1)[:, -k:].sum(-1)
+        return np.minimum(rows, self.slope * orders)
+
+    def _twice_a_unit(self, orders: np.ndarray) -> np.ndarray:
+        """2 u_j for sums of magnitude 0..n_units: [n_units + 1, A]."""
+        f = np.arange(self.n_units + 1)
+        here = self.laws(f)
+
+        def away(distance: int) -> np.ndarray:
+            return np.maximum(*(renyi_of_laws(here, self.laws(f + side * distance), orders)
+                                for side in (-1, 1)))
+
+        return np.maximum(2 * away(1), away(2))
+
+
+def _log_not(log_p: np.ndarray) -> np.ndarray:
+    """ln(1 - p) from ln p <= 0."""
+    with np.errstate(divide="ignore"):  # p = 1: ln 0
+        return np.where(log_p > -1, np.log(-np.expm1(log_p)), np.log1p(-np.exp(log_p)))

@@ -1,14 +1,19 @@
-"""The protocol of a bound: what is done to the message of one unit, and how far it may move."""
+"""The protocol of a bound, its last check, and the simplest bounds: none, and few rows."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import chex
+import jax
 import jax.numpy as jnp
+from jax import lax
 
 from dpgen_jax.core.terms import Relation, Unit
-from dpgen_jax.core.types import Array
+from dpgen_jax.core.types import Array, UserError
 
 
 class Bound(Protocol):
@@ -103,3 +108,188 @@ def add_up(total: Array, contributions: Array) -> Array:
     chex.assert_type([total, contributions], jnp.int32)
     chex.assert_shape(contributions, (None, *total.shape))
     return total + contributions.sum(0)
+
+
+ENFORCED = "enforced"
+"""The name of the loop in a compiled program."""
+
+
+def enforce(entries: Array, within: Callable[[Array], Array]) -> Array:
+    """Returns the entries that are within a bound, and 0 for those that are not.
+
+    A compiler may compute a value anew for each of its uses, and two loops over floats need not
+    round alike: on CPU an `optimization_barrier` is gone before loops are fused, and messages were
+    rounded once for the check and once more for the sum. What a loop carries is memory by
+    definition: the entries are rounded into it once, the condition reads it, and what the loop
+    leaves in it is the result. So no proof rests on what floats did before. The loop is hardly ever
+    entered, and at most once, as what it writes is within the bound.
+
+    Args:
+        entries: int32 [...].
+        within: From entries to bool that broadcasts to them; it must be True of zeros.
+
+    Returns:
+        int32 [...].
+
+    Guarantee:
+        The integers that are checked are those that are returned.
+    """
+    chex.assert_type(entries, jnp.int32)
+    with jax.named_scope(ENFORCED):
+        return lax.while_loop(lambda rows: ~jnp.all(within(rows)),
+                              lambda rows: jnp.where(within(rows), rows, 0), entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unbounded:
+    """A bound that bounds nothing: float32 passes bit for bit, as the integer that its 32 bits are.
+
+    Such integers cannot be added up and cannot carry noise, and neither gets past `SumMechanism`:
+    entries fill int32, so that a sum over two units, or one with noise, could leave it. What is
+    left is one unit without noise, whose every round is a `NonPrivateEvent`. An entry that is not
+    finite becomes 0, as at every bound.
+
+    Attributes:
+        rows: B.
+        columns: D.
+
+    Guarantee:
+        None: nothing is clipped, and the sensitivity is that of all possible messages.
+    """
+
+    rows: int
+    columns: int
+
+    unit: ClassVar[Unit] = Unit.RECORD
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    max_abs: ClassVar[int] = 2**31 - 1
+    grid: ClassVar[float] = 1.0
+
+    def project(self, key: Array, message: Array) -> Array:
+        """Returns the bits of a message.
+
+        Of the two zeros it takes the positive one: the bits of the other are -2^31.
+
+        Args:
+            key: Random key, not used.
+            message: float32 [B, D].
+
+        Returns:
+            int32 [B, D].
+        """
+        assert_message(message, self.columns)
+        usual = jnp.isfinite(message) & (message != 0)
+        return lax.bitcast_convert_type(jnp.where(usual, message, 0.0), jnp.int32)
+
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm of the longest vector of such integers."""
+        return self.max_abs**2 * self.rows * self.columns
+
+    def squared_sensitivity(self) -> int:
+        """Returns the squared L2 sensitivity of all possible messages."""
+        return 4 * self.squared_norm
+
+
+def as_float(bits: Array, answers: float) -> Array:
+    """Decodes the bits of a message, exactly.
+
+    Args:
+        bits: int32 [B, D].
+        answers: The number of units that answered, not used.
+
+    Returns:
+        float32 [B, D].
+    """
+    del answers
+    chex.assert_type(bits, jnp.int32)
+    return lax.bitcast_convert_type(bits, jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class FewRows:
+    """A bound on the few rows of a message that are present; all others are zero.
+
+    A row is present that is finite and not zero. Where more are than `bound` has rows, so many are
+    drawn among them. They are bounded by it, and put back in their places.
+
+    Attributes:
+        bound: The bound on these rows, U of them.
+        rows: B, of a message; at least U.
+
+    Guarantee:
+        Unit and relation: those of `bound`. Sensitivity: a projected message has the entries of a
+        message of U rows that `bound` projected, each row in one place, and zeros. So its norm is
+        at most sqrt(bound.squared_norm), whatever the records are and wherever the rows lie, and
+        two messages of one unit differ by at most twice that, which opposite rows in the same
+        places attain if `bound` has such.
+
+    Source:
+        This library, for teachers that answer for few of many fakes.
+
+    Raises:
+        UserError: For fewer rows than `bound` has, and for a bound under another relation than
+            replace-one.
+    """
+
+    bound: Bound
+    rows: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", operator.index(self.rows))
+        if self.rows < self.bound.rows:
+            raise UserError(f"a message has {self.rows} rows, of which {self.bound.rows} may be "
+                            "used; it must have as many")
+        if self.bound.relation != Relation.REPLACE_ONE:
+            raise UserError(f"few rows are proven for replace-one, and {type(self.bound).__name__} "
+                            f"bounds messages under {self.bound.relation}")
+
+    @property
+    def unit(self) -> Unit:
+        """Who is protected."""
+        return self.bound.unit
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation that the sensitivity is proven for."""
+        return self.bound.relation
+
+    @property
+    def max_abs(self) -> int:
+        """The largest magnitude of an entry of a projected message."""
+        return self.bound.max_abs
+
+    @property
+    def grid(self) -> float:
+        """The value of one step of the integers, in units of the message."""
+        return self.bound.grid
+
+    def project(self, key: Array, message: Array) -> Array:
+        """Bounds U rows of a message that are present, and returns the others as 0.
+
+        Args:
+            key: Random key for the draw of rows and for rounding; it protects nothing.
+            message: float32 [B, M].
+
+        Returns:
+            int32 [B, D].
+        """
+        k_order, k_bound = jax.random.split(key)
+        present = jnp.all(jnp.isfinite(message), -1) & jnp.any(message != 0, -1)
+        # Drawn and not the first: rows may lie class by class.
+        order = jnp.where(present, jax.random.uniform(k_order, present.shape), 2.0)
+        places = jnp.argsort(order)[:self.bound.rows]
+        rows = jnp.where(present[places, None], message[places], jnp.nan)  # no message at all
+        entries = self.bound.project(k_bound, rows)
+        # Set and not added: whatever the places are, no two rows can add up in one.
+        placed = jnp.zeros((self.rows, entries.shape[1]), jnp.int32).at[places].set(entries)
+        return enforce(placed, lambda rows: jnp.sum(jnp.any(rows != 0, -1)) <= self.bound.rows)
+
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm, in integers, that no projected message exceeds."""
+        return self.bound.squared_norm
+
+    def squared_sensitivity(self) -> int:
+        """Returns the squared L2 sensitivity of a message: all its rows may turn over."""
+        return 4 * self.squared_norm

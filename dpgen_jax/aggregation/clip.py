@@ -11,8 +11,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.aggregation.bound import assert_message
-from dpgen_jax.aggregation.enforce import enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce
 from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError

@@ -1,5 +1,7 @@
 """Mechanisms: bound, noise and schedule, what they cost, and the release itself.
 
+`LocalMechanism` adds the noise at the client: what leaves a client is already private.
+
 `release` is the only code of the package that turns a sum over units into a public value.
 """
 
@@ -8,20 +10,159 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import chex
 import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.accountant.events import Event, Events
-from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.bound import Bound, CompactBound, add_up
-from dpgen_jax.aggregation.noise import Noise
-from dpgen_jax.aggregation.protocol import Mechanism
-from dpgen_jax.aggregation.schedule import Schedule
+from dpgen_jax.aggregation.noise import BitSource, Noise
+from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin, Schedule
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private, UserError, unseal
+
+
+class Mechanism(Protocol):
+    """The protocol of a mechanism.
+
+    It is what `SumMechanism`, `teacher_votes.ConfidentGNMax` and `LocalMechanism` have in
+    common, and all that the loop and the ledger know of them.
+    """
+
+    @property
+    def bound(self) -> Bound:
+        """The bound on the message of one unit."""
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on the sum, or on the message of each client."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The units that are queried in a round."""
+
+    @property
+    def n_units(self) -> int:
+        """U: the public number of units."""
+
+    @property
+    def unit(self) -> Unit:
+        """Who is protected."""
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of the guarantee."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(B, D): the shape of the sum over units."""
+
+    @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of what one unit adds: (B, D), or that of a compact form."""
+
+    @property
+    def keeps_votes(self) -> bool:
+        """Whether the data holder may keep the sums, for data-dependent accounting."""
+
+    @property
+    def queries(self) -> int:
+        """The queries of one round whose votes may be kept; 0 where no votes are."""
+
+    @property
+    def vote_bins(self) -> int:
+        """Bins of each histogram whose votes may be kept; 0 for single counts, or no votes."""
+
+    @property
+    def cost_depends_on_answers(self) -> bool:
+        """Whether the actual charge of a round is less where queries are not answered."""
+
+    @property
+    def bits_shape(self) -> tuple[int, ...]:
+        """The shape of the uint32 bits of one release."""
+
+    def private_inputs(
+        self, source: BitSource, cohorts: np.ndarray, first_round: int
+    ) -> np.ndarray:
+        """Draws the secret bits that are given to the units of some rounds.
+
+        Args:
+            source: The source of the bits.
+            cohorts: int32 [n], the cohort of each of n rounds.
+            first_round: The number of the first of these rounds.
+
+        Returns:
+            [R, n, ...], for row r and round i that of unit r * n_cohorts + cohorts[i]; where units
+            are sampled, row r is a place of the sampled batch. R rows hold all units.
+        """
+
+    def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
+        """Returns what one unit adds to the sum: int32 of `contribution_shape`.
+
+        Args:
+            key: Random key for rounding; it protects nothing.
+            message: float32 [B, M].
+            private_input: The unit's entry of `private_inputs`.
+        """
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with the contributions of some units added.
+
+        Args:
+            total: int32 [B, D].
+            contributions: int32 [n, ...], each as `contribution` returns it; zeros add nothing.
+
+        Returns:
+            int32 [B, D].
+        """
+
+    def decide(self, votes: Array, bits: Array) -> Any:
+        """Returns the public outcome of the sum with noise, any pytree.
+
+        Args:
+            votes: int32 [B, D], the sum over units.
+            bits: uint32 of `bits_shape`, that the noise is made of.
+        """
+
+    def value(self, outcome: Any) -> Array:
+        """Returns what a method learns from the outcome: float32 [B, ...].
+
+        Args:
+            outcome: As `decide` returns it.
+        """
+
+    def answered(self, outcome: Any) -> Array:
+        """Returns which queries of the round were answered, where that decides the cost: int32.
+
+        Args:
+            outcome: As `decide` returns it.
+        """
+
+    def events(self, steps: int) -> Events:
+        """Returns the most that some rounds can cost, as (event, count) pairs.
+
+        Args:
+            steps: The number of rounds.
+        """
+
+    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
+        """Returns what is to be charged before some rounds, as (event, count) pairs.
+
+        Args:
+            spent: All that was charged.
+            first_round: The number of the first of these rounds.
+            steps: The number of these rounds.
+        """
+
+    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
+        """Returns what rounds cost in the end; never more than `charged`.
+
+        Args:
+            answered: int32 [steps, ...], as `answered` said of each round.
+            charged: What was charged before the rounds.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -244,3 +385,124 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
     """
     votes = unseal(total)
     return Private(votes if mechanism.keeps_votes else jnp.zeros(0, jnp.int32))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalMechanism:
+    """Each client bounds its message, adds noise of its own, and sends that.
+
+    The price: the mean of m answers carries the noise of one client over sqrt m, where a trusted
+    aggregator would leave that over m.
+
+    Attributes:
+        bound: The bound on the message of one client.
+        noise: The noise of one client.
+        schedule: The clients that are queried in a round, public.
+        n_units: U, clients, public.
+        shape: (B, D) of a message.
+        decode: As in `SumMechanism`.
+
+    Guarantee:
+        Unit: a client. Relation: replace-one: all records of one client change, their number too.
+        Sensitivity: one participation is one Gaussian release of squared L2 sensitivity
+        bound.squared_sensitivity() by that client, made before anything leaves it: it holds against
+        the server and against all other clients together. A client is charged for its own
+        participations, at most schedule.max_participations(T). Secret samples of clients amplify
+        nothing against a server that knows whom it asked, so no such schedule is taken.
+
+    Source:
+        Kasiviswanathan et al., "What Can We Learn Privately?" (FOCS 2008): the local model.
+
+    Raises:
+        UserError: There are fewer than two clients, the schedule is secret, or a noisy sum could
+            leave int32.
+    """
+
+    bound: Bound
+    noise: Noise
+    schedule: Schedule
+    n_units: int
+    shape: tuple[int, int]
+    decode: Callable[[Array, float], Array]
+
+    unit: ClassVar[Unit] = Unit.CLIENT
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    keeps_votes: ClassVar[bool] = False
+    cost_depends_on_answers: ClassVar[bool] = False
+    queries: ClassVar[int] = 0
+    vote_bins: ClassVar[int] = 0
+    bits_shape: ClassVar[tuple[int, ...]] = (0,)  # the sum gets no noise on top
+
+    def __post_init__(self) -> None:
+        rows, columns = (operator.index(size) for size in self.shape)
+        object.__setattr__(self, "shape", (rows, columns))
+        if self.n_units < 2:
+            raise UserError(f"a federation of {self.n_units} clients; at least 2 are needed: leave "
+                            "out --federated to train on one data set")
+        if not isinstance(self.schedule, FullParticipation | RoundRobin):
+            raise UserError("clients answer by a public schedule: a secret draw hides nothing from "
+                            "the server, which knows whom it asks")
+        if self.bound.rows != self.shape[0]:
+            raise UserError(f"the bound covers {self.bound.rows} rows, a message has "
+                            f"{self.shape[0]}")
+        if self.n_units * self.largest >= 2**31:
+            raise UserError(f"the sum over {self.n_units} noisy clients could leave 32-bit "
+                            "integers; use fewer clients")
+
+    @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of what one client adds: (B, D)."""
+        return self.shape
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of an entry that a client can send."""
+        return self.bound.max_abs + self.noise.max_abs
+
+    @property
+    def client_bits_shape(self) -> tuple[int, ...]:
+        """The shape of the uint32 bits of one client's noise for one participation."""
+        return self.noise.bits_shape(self.shape)
+
+    def private_inputs(
+        self, source: BitSource, cohorts: np.ndarray, first_round: int
+    ) -> np.ndarray:
+        """Draws the noise bits of each queried client: uint32 [R, n, *client_bits_shape]."""
+        units = np.arange(rows_of(self))[:, None] * self.schedule.n_cohorts + cohorts
+        return source.draw_for(units, first_round, self.client_bits_shape)
+
+    def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
+        """Returns the message that leaves the client, private as it stands: int32 [B, D]."""
+        return self.bound.project(key, message) + self.noise.sample(private_input)
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with what some clients answered added: int32 [B, D]."""
+        return add_up(total, contributions)
+
+    def decide(self, votes: Array, bits: Array) -> Array:
+        """Returns the decoded sum: float32 [B, ...]."""
+        chex.assert_shape(votes, self.shape)
+        chex.assert_type(votes, jnp.int32)
+        return self.decode(votes, self.schedule.expected_answers(self.n_units))
+
+    def value(self, outcome: Array) -> Array:
+        """Returns the outcome itself."""
+        return outcome
+
+    def answered(self, outcome: Array) -> Array:
+        """Returns nothing, int32 [0]: every participation costs the same."""
+        return jnp.zeros(0, jnp.int32)
+
+    def events(self, steps: int) -> Events:
+        """Returns the cost to the client that participates most, as (event, count) pairs."""
+        rows, columns = self.shape
+        visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
+        return ((visit, self.schedule.max_participations(steps)),)
+
+    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
+        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
+        return pending_charge(self.events(first_round + steps), spent)
+
+    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
+        """Returns what was charged: every participation costs the same."""
+        return charged

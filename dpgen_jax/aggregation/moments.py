@@ -1,4 +1,10 @@
-"""Counts, sums and second moments by blocks: what a mixture of Gaussians is estimated from.
+"""Messages without negative entries, and counts, sums and second moments by blocks.
+
+Messages without negative entries: replacing one moves the sum by sqrt 2 of its norm, not by 2.
+
+For integer vectors u, v >= 0 with |u|^2, |v|^2 <= N: |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
+u.v >= 0; messages with signs may move by 4 N. `NonNegativeL2` takes any such vector, rounded to a
+grid; `CellVotes` takes the cells of tables that a record lies in, as they are: nothing is rounded.
 
 A record answers with one vector, the number of its block (its class, or its cell), and, where they
 are asked for, its shades. What is put on a grid, checked and sealed is that vector, a few hundred
@@ -11,19 +17,316 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+import operator
+from typing import ClassVar, TypeVar
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation.bound import assert_message
-from dpgen_jax.aggregation.counts import squares_within
-from dpgen_jax.aggregation.enforce import enforce
-from dpgen_jax.aggregation.moment_sums import SHIFT, Sums, entries_rounded, nearest, with_rounding
+from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
+
+MOST_COUNT_LEVELS = 2**12 - 1
+"""Levels of the longest message: its square is below 2^24, so float32 sums of squares are exact."""
+MOST_CELLS = 2**24
+"""Numbers of cells are exact in a float32 message below this."""
+SLACK = 1 - 1e-4
+"""The factor that makes room for what float32 may add to the norm of a message."""
+
+
+def _positive(bound: object, *names: str) -> None:
+    """Makes the fields of a frozen bound plain integers; raises UserError below 1."""
+    for name in names:
+        value = operator.index(getattr(bound, name))
+        object.__setattr__(bound, name, value)
+        if value < 1:
+            raise UserError(f"{name} is {value}; at least 1 is needed")
+
+
+def squares_within(entries: Array, limit: int) -> Array:
+    """Checks that the sum of squares over the last axis is at most `limit`, exactly.
+
+    Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
+    the way does not come back, as rounding is monotone and nothing that is added is negative.
+
+    Args:
+        entries: int32 [..., D].
+        limit: Below 2^24.
+
+    Returns:
+        bool [..., 1].
+    """
+    row = entries.astype(jnp.float32)
+    return jnp.sum(row * row, -1, keepdims=True) <= limit
+
+
+@dataclasses.dataclass(frozen=True)
+class NonNegativeL2:
+    """One long row without negative entries is clipped to L2 norm 1 and put on a grid.
+
+    Negative entries become 0. Rounding is to nearest and moves only entries that are not 0, each by
+    at most 1/2: a row with m of them is first scaled to a norm of at most levels - sqrt(m) / 2, so
+    that it is not dropped.
+
+    Attributes:
+        columns: D.
+        levels: Steps of the grid; the longest message is so long.
+        entries: The most entries of a message that are not 0, m; more are allowed, but a message of
+            norm 1 with more may be dropped.
+
+    Guarantee:
+        Unit: a record that itself is the unit. Relation: replace-one. Sensitivity: whatever a
+        message was, an integer row with no negative entry and a sum of squares of at most levels^2
+        is what is added, or zero. For two of them |u - v|^2 <= 2 levels^2 in grid units, as
+        u.v >= 0; rows without a common entry attain it.
+
+    Raises:
+        UserError: A field is outside its range.
+    """
+
+    columns: int
+    levels: int
+    entries: int
+
+    rows: ClassVar[int] = 1
+    unit: ClassVar[Unit] = Unit.RECORD
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        _positive(self, "columns", "levels", "entries")
+        if not coarsest(self.entries) <= self.levels <= MOST_COUNT_LEVELS:
+            raise UserError(f"{self.levels} levels for rows with {self.entries} entries; they must "
+                            f"lie between {coarsest(self.entries)} and {MOST_COUNT_LEVELS}")
+
+    @property
+    def reach(self) -> float:
+        """The norm, in grid units, to which a message of norm 1 is scaled before it is rounded."""
+        return (self.levels - math.sqrt(self.entries) / 2) * SLACK
+
+    @property
+    def max_abs(self) -> int:
+        """The largest entry, in grid units."""
+        return self.levels
+
+    @property
+    def grid(self) -> float:
+        """The value of one step of the grid, in units of the message."""
+        return 1 / self.reach
+
+    def project(self, key: Array, message: Array) -> Array:
+        """Clips and rounds a message; one that is not finite becomes 0."""
+        del key
+        assert_message(message, self.columns)
+        row = jnp.maximum(message, 0)
+        # Norms that are no float32 belong to nothing that is meant; the row is dropped.
+        norm = jnp.sqrt(jnp.sum(row * row, -1, keepdims=True))
+        finite = jnp.isfinite(norm) & jnp.all(jnp.isfinite(message), -1, keepdims=True)
+        entries = jnp.round(row * (self.reach / jnp.maximum(norm, 1)))
+        return enforce(jnp.where(finite, entries, 0).astype(jnp.int32), self.holds)
+
+    def holds(self, entries: Array) -> Array:
+        """Checks that a row is within the bound: bool [..., 1] of int32 [..., D]."""
+        none_below = jnp.all(entries >= 0, -1, keepdims=True)
+        return none_below & squares_within(entries, self.squared_norm)
+
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm of the longest message, in grid units."""
+        return self.levels**2
+
+    def squared_sensitivity(self) -> int:
+        """Returns the squared L2 sensitivity: one longest row less, and another one more."""
+        return 2 * self.squared_norm
+
+
+@dataclasses.dataclass(frozen=True)
+class CellVotes:
+    """Whole votes for cells: a record's weight in each of the tables that are counted.
+
+    A message has the number of a cell for each table, and behind all of them their weights. A cell
+    at `columns` or above stands for none. The sum is made of the pairs (cell, weight) themselves:
+    a dense row for each record is never in memory.
+
+    Attributes:
+        votes: V, the most cells that one message votes for.
+        columns: D, the cells of all tables together.
+        limit: The most that the squared weights of one message add up to.
+
+    Guarantee:
+        Unit: a record that itself is the unit. Relation: replace-one. Sensitivity: what is added is
+        sum_t w_t e(c_t) for integers w_t >= 0 with sum_t w_t^2 <= limit and cells c_t that strictly
+        increase, so that no two are the same: an integer row without negative entries and with a
+        sum of squares of at most limit, or zero. For two of them |u - v|^2 <= 2 limit, as u.v >= 0.
+        A record that votes with weight 1 in T tables moves 2 T where it changes its cell in all of
+        them, and no more: nothing is rounded.
+
+    Raises:
+        UserError: A field is outside its range.
+    """
+
+    votes: int
+    columns: int
+    limit: int
+
+    rows: ClassVar[int] = 1
+    unit: ClassVar[Unit] = Unit.RECORD
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    grid: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        _positive(self, "votes", "columns", "limit")
+        if self.limit > MOST_COUNT_LEVELS**2 or self.columns + self.votes >= MOST_CELLS:
+            raise UserError(f"{self.columns} cells, {self.votes} votes and squared weights of "
+                            f"{self.limit}; at most {MOST_CELLS - 1} cells and votes together and "
+                            f"squared weights of {MOST_COUNT_LEVELS**2} are possible")
+
+    @property
+    def max_abs(self) -> int:
+        """The largest weight of a vote."""
+        return math.isqrt(self.limit)
+
+    @property
+    def compact_shape(self) -> tuple[int, int]:
+        """(2, V): cells, and their weights."""
+        return (2, self.votes)
+
+    def compact(self, key: Array, message: Array) -> Array:
+        """Returns the cells and weights of a message; where they break the bound, weights of 0.
+
+        Args:
+            key: Random key, not used.
+            message: float32 [1, 2 V]: cells, strictly increasing, and then their weights.
+
+        Returns:
+            int32 [2, V].
+        """
+        del key
+        assert_message(message, 2 * self.votes)
+        usable = jnp.all((message >= 0) & (message < MOST_CELLS))
+        pairs = jnp.where(usable, message, 0).astype(jnp.int32).reshape(self.compact_shape)
+        return enforce(pairs, self.holds)
+
+    def holds(self, pairs: Array) -> Array:
+        """Checks cells and weights, int32 [..., 2, V]: bool [..., 1, 1]; True of zeros."""
+        cells, weights = pairs[..., 0, :], pairs[..., 1, :]
+        apart = jnp.all(cells[..., 1:] > cells[..., :-1], -1) & jnp.all(cells >= 0, -1)
+        short = jnp.all(weights >= 0, -1) & squares_within(weights, self.limit)[..., 0]
+        nothing = jnp.all(pairs == 0, (-2, -1))
+        return ((apart & short) | nothing)[..., None, None]
+
+    def added(self, total: Array, pairs: Array) -> Array:
+        """Adds the votes of many messages to a sum; it is exact, in integers.
+
+        Args:
+            total: int32 [1, D].
+            pairs: int32 [n, 2, V], each as `compact` returns it, or zeros.
+
+        Returns:
+            int32 [1, D].
+        """
+        chex.assert_shape(pairs, (None, *self.compact_shape))
+        return total.at[0, pairs[:, 0].ravel()].add(pairs[:, 1].ravel(), mode="drop")
+
+    def project(self, key: Array, message: Array) -> Array:
+        """Returns the votes as a row, int32 [1, D]: what `added` adds for this message."""
+        nobody = jnp.zeros((1, self.columns), jnp.int32)
+        return self.added(nobody, self.compact(key, message)[None])
+
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm of the longest message."""
+        return self.limit
+
+    def squared_sensitivity(self) -> int:
+        """Returns the squared L2 sensitivity: all votes leave their cells for others."""
+        return 2 * self.limit
+
+
+def coarsest(entries: int) -> int:
+    """Returns the fewest levels at which rounding still leaves a message its length.
+
+    Args:
+        entries: The most entries of a message that are not 0.
+    """
+    return math.ceil(2 * math.sqrt(entries))
+
+
+def count_levels(sigma: float, units: int, most: int = MOST_COUNT_LEVELS) -> int:
+    """Returns the length, in integers, of the longest message whose noise can still be drawn.
+
+    Args:
+        sigma: Standard deviation of the noise over the sensitivity, sqrt 2 of the length; 0: none.
+        units: The number of units whose sum has to stay in 32 bits.
+        most: The most that is useful.
+
+    Raises:
+        UserError: The noise is larger than can be drawn, or the units are too many.
+    """
+    levels = min(most, MOST_COUNT_LEVELS, (2**31 - 2**20) // units)
+    levels = min(levels, int(MAX_SIGMA / (math.sqrt(2) * sigma))) if sigma else levels
+    if levels < 1:
+        raise UserError(f"noise of {sigma:g} times the sensitivity of counts over {units} units "
+                        "cannot be drawn in 32 bits; use less noise, or fewer records")
+    return levels
+
+
+Integers = TypeVar("Integers", int, Array)
+SHIFT = 12
+"""The factors of sums and of products are whole numbers of 2^-12: what is made with them is rounded
+to the nearest integer, in integers, before it is summed."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Sums:
+    """A noisy sum over records, taken apart, in units of the vectors that records answered with.
+
+    Attributes:
+        shades: float32 [T], sums of shares.
+        count: float32 [blocks].
+        first: float32 [blocks, M].
+        second: float32 [square_blocks, M, M], symmetric; [0, M, M] where none was asked for.
+    """
+
+    shades: Array
+    count: Array
+    first: Array
+    second: Array
+
+
+def entries_rounded(length: int, products: bool) -> int:
+    """Returns how many entries of what a record adds are rounded.
+
+    Args:
+        length: Of the vector.
+        products: Whether products are asked for.
+    """
+    return length + products * (length * (length + 1) // 2)
+
+
+def nearest(scaled: Integers) -> Integers:
+    """Returns the integers nearest to numbers in units of 2^-SHIFT, exactly.
+
+    Args:
+        scaled: An int, or int32 of any shape, below 2^31 - 2^(SHIFT - 1).
+    """
+    return (scaled + (1 << SHIFT - 1)) >> SHIFT
+
+
+def with_rounding(squared: int, quarters: int) -> int:
+    """Returns an upper bound of (sqrt(squared) / 2^SHIFT + sqrt(quarters) / 2)^2, in integers.
+
+    Args:
+        squared: A squared norm before the rounding, in units of 4^-SHIFT.
+        quarters: The squared norm of what the rounding moves, in quarters.
+    """
+    whole = -(-squared >> 2 * SHIFT)
+    return whole + -(-quarters // 4) + math.isqrt(max(whole * quarters - 1, 0)) + 1
+
 
 MOST_LEVELS, MOST_SHADES = 2**8 - 1, 2**12 - 1
 """of the grids; squares of both are below 2^24, so that float32 sums of squares are exact"""
@@ -298,3 +601,109 @@ class Moments:
         """Rows, columns and factors of an upper triangle."""
         rows, columns = np.triu_indices(self.length)
         return rows, columns, np.where(rows == columns, self.square, self.product).astype(np.int32)
+
+
+MOST_ROUNDING = 0.5
+"""The largest part of a sensitivity that may be for rounding."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PhaseShares:
+    """The parts of one phase's message, and their shares of its squared norm.
+
+    Attributes:
+        blocks: Blocks of counts and sums.
+        square_blocks: Blocks of products: 0, 1 or `blocks`.
+        length: M, of the vector.
+        shades: T, how many shares of intensities.
+        first: Share of the vector.
+        second: Share of the products.
+        count: Share of the count, at least.
+        tint: Share of the shades.
+        mend: The advice to a user whose messages are too long.
+    """
+
+    blocks: int
+    square_blocks: int
+    length: int
+    first: float
+    second: float = 0.0
+    count: float = 0.0
+    shades: int = 0
+    tint: float = 0.0
+    mend: str = "name fewer --frequencies or --dimensions"
+
+    def in_real_numbers(self, relation: Relation) -> float:
+        """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
+        if relation == Relation.ZERO_OUT:
+            return self.first + self.second + self.count + self.tint
+        far = 2 * self.first + 2 * self.second
+        turned = (2 * self.first - 2 * self.second if self.first > 2 * self.second
+                  else self.first**2 / (2 * self.second))
+        return 2 * self.tint + far + max(turned, 2 * self.count)
+
+    def on_grid(self, limit: int, relation: Relation) -> tuple[int, int, int, int]:
+        """Returns first, square, count and tint for a squared sensitivity of at most `limit`.
+
+        Args:
+            limit: The squared sensitivity, in integers, of which rounding takes its part.
+            relation: Replace-one or zero-out.
+        """
+        zero_out = relation == Relation.ZERO_OUT
+        rounding = math.sqrt(self.rounded) / (2 if zero_out else 1)
+        left = int((math.sqrt(limit) - rounding)**2) - 2
+        size = math.sqrt(max(left, 0) / self.in_real_numbers(relation))
+        first = int(2**SHIFT * size * math.sqrt(self.first) / MOST_LEVELS)
+        square = int(2**SHIFT * size * math.sqrt(self.second) / MOST_LEVELS**2)
+        tint = min(int(size * math.sqrt(self.tint)), MOST_SHADES)
+        # What rounding down left over is for the count.
+        moving = (first * MOST_LEVELS)**2 + square**2 * MOST_LEVELS**4
+        left = left // (1 if zero_out else 2) - -(-moving >> 2 * SHIFT) - tint**2
+        return first, square, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint
+
+    @property
+    def rounded(self) -> int:
+        """The entries of a message that are rounded."""
+        return entries_rounded(self.length, self.square_blocks > 0)
+
+
+def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation: Relation
+          ) -> tuple[Moments, ...]:
+    """Returns the bound of each phase, all of one declared sensitivity and one number of columns.
+
+    A round of any phase is then the same event. The integers are as large as the table of the noise
+    and 32-bit sums allow.
+
+    Args:
+        phases: What each phase asks.
+        sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
+        records: n, public.
+        relation: Replace-one or zero-out.
+
+    Raises:
+        UserError: Messages are too long for the integers that can be summed and noised.
+    """
+    relation = Relation(relation)
+    largest = min((2**31 - 2**20) // records, 2**18)
+    # A count may take all that is left: its square is the sensitivity, or half of it.
+    limit = int(min(largest, MAX_SIGMA / sigma if sigma else largest))**2
+    columns = max(_columns(phase) for phase in phases)
+    bounds = []
+    for phase in phases:
+        too_long = math.isqrt(phase.rounded) > MOST_ROUNDING * math.isqrt(limit)
+        first, square, count, tint = phase.on_grid(limit, relation)
+        if too_long or first < 1 or square < min(phase.square_blocks, 1):
+            raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
+                            f"summed and noised are too small for vectors of {phase.length} "
+                            f"entries; raise --epsilon, or {phase.mend}")
+        bounds.append(Moments(
+            blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
+            shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,
+            tint=tint, columns=columns, limit=limit, relation=relation))
+    return tuple(bounds)
+
+
+def _columns(phase: PhaseShares) -> int:
+    """The integers of a phase's sum."""
+    triangle = phase.length * (phase.length + 1) // 2
+    return phase.shades + phase.blocks * (1 + phase.length) + phase.square_blocks * triangle

@@ -1,22 +1,431 @@
-"""Attacks on one mechanism: its sensitivity, its releases, and its secret draws."""
+"""Attacks on one mechanism: its sensitivity, its releases, and what errors of guesses certify.
+
+Bounds that counts of errors certify: those of Clopper and Pearson, from draws on both sides.
+
+Each function takes scores of releases of two neighbouring sums, the last axis counts releases, and
+axes before it are independent repetitions. The first quarter of the releases chooses a threshold,
+all others are judged by it: a threshold that is chosen on the draws it is judged by would be lucky.
+
+Many releases of two sums through the one door that a run has, and what tells them apart.
+
+Each release is made by `aggregation.mechanism.release`, in a compiled loop as that of a run, of
+fresh bits of the operating system. Only a few numbers of each are kept, so a sum may have millions
+of entries.
+
+Many trials in one release: units whose messages move entries that no other of them moves.
+
+A sum of a million entries of which one message moves a few is slow to release, and says little. So
+many units take one of two messages each, all the first or all the second one, and each is judged
+by its own entries alone. What is released of these entries has the law that it has where one unit
+changes and no other, so every unit is a trial of the claim for one unit. Trials are independent
+where the noise of different entries is; an alarm needs no more than that, since the noise that is
+charged has independent entries.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from scipy.special import ndtri
+from scipy.stats import beta
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.audit import lowered, pairs, places, releases, statistics
+from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, release
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.aggregation.teacher_votes import Answers, ConfidentGNMax, Majority, Share
+from dpgen_jax.aggregation.topagg import Threshold, votes_needed
+from dpgen_jax.audit import lowered, pairs
 from dpgen_jax.audit.findings import ALARM, Finding, Findings
 from dpgen_jax.audit.lowered import NoisySum
-from dpgen_jax.core.types import Array
+from dpgen_jax.core.types import Array, Private
+
+TAIL = np.logspace(-6, -1.7, 30)
+LEVELS = np.concatenate([TAIL, np.linspace(0.03, 0.97, 81), 1 - TAIL])
+"""the quantiles of the scores that are tried as thresholds"""
+Value = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""From rates of false positives and of false negatives to what they certify."""
+
+
+class Rates(NamedTuple):
+    """Upper bounds on both rates of errors, which hold together at one confidence.
+
+    Attributes:
+        false_positives: float [...], of scores of the first sum above the threshold.
+        false_negatives: float [...], of scores of the second one at most the threshold.
+    """
+
+    false_positives: np.ndarray
+    false_negatives: np.ndarray
+
+
+def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
+    """Returns the upper bound of Clopper and Pearson on a chance, at confidence 1 - alpha.
+
+    Args:
+        hits: int [...], how often it happened.
+        n: Among how many.
+        alpha: The chance that the bound does not hold.
+    """
+    hits = np.asarray(hits)
+    return np.where(hits >= n, 1.0, beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1)))
+
+
+def training_part(n: int) -> int:
+    """Returns how many of n releases choose the threshold."""
+    return max(1, n // 4)
+
+
+def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: Value) -> float:
+    """Returns about what the best test of a trade-off curve certifies with so many releases.
+
+    Args:
+        curve: Points of the curve, "false_positives" and "false_negatives".
+        n: Releases of each sum, those that choose the threshold included.
+        alpha: As of `rates`.
+        value: As of `rates`.
+    """
+    judged = n - training_part(n)
+    points = [np.asarray(curve[name]) for name in ("false_positives", "false_negatives")]
+    found = value(*(above(np.ceil(judged * rate), judged, alpha / 2) for rate in points))
+    return max(0.0, float(np.max(found[np.isfinite(found)], initial=0)))
+
+
+def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Rates:
+    """Bounds the errors of one threshold.
+
+    Args:
+        zeros: Scores of releases of the first sum, float [..., n].
+        ones: Of the second one, float [..., n].
+        alpha: The chance that one of the two bounds does not hold.
+        value: From both rates to what they would certify, by which the threshold is chosen.
+    """
+    first = training_part(zeros.shape[-1])
+    judged = zeros.shape[-1] - first
+    pooled = np.concatenate([zeros[..., :first], ones[..., :first]], -1)
+    tried = np.moveaxis(np.quantile(pooled, LEVELS, axis=-1), 0, -1)
+
+    def pessimist(hits: np.ndarray) -> np.ndarray:
+        # Of many thresholds in the tails some were lucky on the part that chooses.
+        share = np.minimum((hits + np.sqrt(hits + 1) + 1) / first, 1)
+        return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
+
+    false_positives = (zeros[..., None, :first] > tried[..., None]).sum(-1)
+    false_negatives = (ones[..., None, :first] <= tried[..., None]).sum(-1)
+    best = np.argmax(value(pessimist(false_positives), pessimist(false_negatives)), -1)
+    threshold = np.take_along_axis(tried, best[..., None], -1)
+    return Rates(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
+                 above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+
+
+def mu_of(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
+    """Returns the mu at which both rates of errors lie on the trade-off curve."""
+    return -ndtri(false_positives) - ndtri(false_negatives)
+
+
+def epsilon_of(delta: float) -> Value:
+    """Returns the function from both rates of errors to the epsilon at delta that they show."""
+    def epsilon(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            either = [np.log((1 - one - delta) / other) for one, other in (
+                (false_negatives, false_positives), (false_positives, false_negatives))]
+        return np.fmax(0, np.fmax(*either))
+
+    return epsilon
+
+
+def certified(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> np.ndarray:
+    """Returns a lower bound at confidence 1 - alpha, for either direction of the scores.
+
+    Args:
+        zeros: Scores of releases of the first sum, float [..., n].
+        ones: Of the second one, float [..., n], higher where the attack works.
+        alpha: The chance that the truth is below the bound.
+        value: From both rates of errors to what they certify, as `mu_of`.
+    """
+    found = value(*rates(zeros, ones, alpha, value))
+    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
+
+
+def certified_mu(zeros: np.ndarray, ones: np.ndarray, alpha: float = 0.05) -> np.ndarray:
+    """Returns a lower bound on mu at confidence 1 - alpha; see `certified`."""
+    return certified(zeros, ones, alpha, mu_of)
+
+
+def certified_epsilon(zeros: np.ndarray, ones: np.ndarray, delta: float, alpha: float = 0.05
+                      ) -> np.ndarray:
+    """Returns a lower bound on epsilon at delta, at confidence 1 - alpha; see `certified`."""
+    return certified(zeros, ones, alpha, epsilon_of(delta))
+
+
+BLOCK_BYTES = 2**25
+"""Bytes of the bits of one block of releases."""
+LONGEST = 256
+"""Releases of one block, at most."""
+
+Features = Callable[[Any], Array]
+"""From the outcome of a release to a few numbers, float32 [F]."""
+
+
+@functools.singledispatch
+def near(decode: object, n_units: int, apart: np.ndarray) -> np.ndarray:
+    """Returns what all other units add, so that the change of one shows best: int32 [B, D].
+
+    Args:
+        decode: The decoder of the noisy sum.
+        n_units: U.
+        apart: bool [B, D], where the two sums differ.
+    """
+    return np.zeros(apart.shape, np.int32)
+
+
+@near.register
+def _(decode: Threshold, n_units: int, apart: np.ndarray) -> np.ndarray:
+    return np.where(apart, votes_needed(n_units, decode.beta), 0).astype(np.int32)
+
+
+@near.register(Majority)
+@near.register(Share)
+def _(decode: Majority | Share, n_units: int, apart: np.ndarray) -> np.ndarray:
+    return np.full(apart.shape, n_units // 2, np.int32)
+
+
+def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
+    """Returns two likelihood ratios, up to a factor: of Gaussian and of Laplace noise.
+
+    Args:
+        mechanism: The mechanism.
+        totals: int32 [2, B, D].
+    """
+    silent = jnp.zeros(mechanism.bits_shape, jnp.uint32)
+    quiet = [np.asarray(jax.jit(lambda total: mechanism.value(mechanism.decide(total, silent)))(
+        total)) for total in totals]
+    one, other = (jnp.asarray(value) for value in quiet)
+
+    def features(outcome: Any) -> Array:
+        value = mechanism.value(outcome)
+        projection = jnp.sum((value - (one + other) / 2) * (other - one))
+        return jnp.stack([projection, jnp.sum(jnp.abs(value - one) - jnp.abs(value - other))])
+
+    return features
+
+
+def answer_features(mechanism: ConfidentGNMax) -> Features:
+    """Returns how many queries were not answered, and how many each bin won."""
+    midpoints = mechanism.bound.midpoints
+
+    def features(outcome: Answers) -> Array:
+        winner = jnp.argmin(jnp.abs(outcome.value[..., None] - midpoints), -1)
+        place = jnp.where(outcome.answered == 1, 1 + winner, 0)
+        return jnp.sum(place[..., None] == jnp.arange(len(midpoints) + 1), (0, 1)).astype(
+            jnp.float32)
+
+    return features
+
+
+def features_of(mechanism: Mechanism, totals: np.ndarray) -> Features:
+    """Returns the features that tell the releases of two sums int32 [2, B, D] apart."""
+    if isinstance(mechanism, ConfidentGNMax):
+        return answer_features(mechanism)
+    return linear_features(mechanism, totals)
+
+
+def compiled(mechanism: Mechanism, features: Features) -> Callable[[Array, Array], Array]:
+    """Compiles a block of releases of one sum: from int32 [B, D] and bits to float32 [S, F].
+
+    Noise of clients is drawn by `contribution`: there the sum is the message of one client.
+    """
+    local = isinstance(mechanism, LocalMechanism)
+
+    def once(total: Array, bits: Array) -> Any:
+        if local:
+            noised = mechanism.contribution(jax.random.key(0), total, bits)
+            return release(mechanism, jnp.zeros(mechanism.bits_shape, jnp.uint32),
+                           Private(mechanism.added(jnp.zeros(mechanism.shape, jnp.int32),
+                                                   noised[None])))
+        return release(mechanism, bits, Private(total))
+
+    @jax.jit
+    def block(total: Array, bits: Array) -> Array:
+        shape = jax.eval_shape(lambda: features(once(total, bits[0]))).shape
+        return lax.fori_loop(0, len(bits), lambda i, out: out.at[i].set(
+            features(once(total, bits[i]))), jnp.zeros((len(bits), *shape)))
+
+    return block
+
+
+def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int,
+                  features: Features | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Makes releases of two sums, until there are enough or the time is over.
+
+    Args:
+        mechanism: The mechanism.
+        totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
+        seconds: How long.
+        most: Releases of each sum, at most; 16 are made at least.
+        features: What is kept of a release; by default `features_of`.
+
+    Returns:
+        float32 [n, F] of each sum.
+    """
+    shape = (mechanism.client_bits_shape if isinstance(mechanism, LocalMechanism)
+             else mechanism.bits_shape)
+    size = max(1, min(LONGEST, most, BLOCK_BYTES // max(1, 4 * math.prod(shape))))
+    block = compiled(mechanism, features or features_of(mechanism, totals))
+    devices, source = jax.devices(), OsBits()
+
+    def side(i: int) -> np.ndarray:
+        device = devices[i % len(devices)]
+        made: list[np.ndarray] = []
+        total, until = jax.device_put(totals[i], device), math.inf
+        while not made or (size * len(made) < most
+                           and (size * len(made) < 16 or time.monotonic() < until)):
+            bits = jax.device_put(source.draw((size, *shape)), device)
+            made.append(np.asarray(block(total, bits)))
+            until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+        return np.concatenate(made)
+
+    with ThreadPoolExecutor(2) as pool:
+        zeros, ones = pool.map(side, (0, 1))
+    n = min(len(zeros), len(ones), most)
+    return zeros[:n], ones[:n]
+
+
+def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns one number for each release: the linear discriminant of the part that trains it.
+
+    Args:
+        zeros: float32 [n, F], features of releases of the first sum.
+        ones: Of the second one.
+
+    Returns:
+        float [n] each, higher for the second sum.
+    """
+    first = training_part(len(zeros))
+    a, b = zeros[:first].astype(float), ones[:first].astype(float)
+    spread = np.concatenate([a - a.mean(0), b - b.mean(0)])
+    scale = np.maximum(spread.std(0), 1e-12)
+    covariance = (spread / scale).T @ (spread / scale) / len(spread)
+    weights = np.linalg.solve(covariance + 1e-6 * np.eye(len(covariance)),
+                              (b.mean(0) - a.mean(0)) / scale) / scale
+    return zeros @ weights, ones @ weights
+
+
+MOST_PLACES = 512
+"""trials in one release"""
+AS_FAR = 0.9
+"""of the squared distance of the best pair: a trial's pair has at least that"""
+SHARED = 0.1
+"""of a trial's squared distance, at most, in entries that others move too"""
+FRUITLESS = 2
+"""calls for worst cases, one after another, that bring no further trial"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+    """Two sums, and the trials that are in them.
+
+    Attributes:
+        totals: int32 [2, B, D].
+        entries: int64 [K], of the flattened sum, that one trial alone moves.
+        owner: int64 [K], the trial that moves an entry, below `count`.
+        count: T.
+        nearest: The smallest squared distance of a trial in its own entries.
+    """
+
+    totals: np.ndarray
+    entries: np.ndarray
+    owner: np.ndarray
+    count: int
+    nearest: float
+
+    def features(self) -> Features:
+        """Returns the projection of a released sum on the difference of each trial: [T, 1]."""
+        one, other = self.totals.reshape(2, -1)[:, self.entries].astype(float)
+        weights, middle = jnp.asarray(other - one, jnp.float32), jnp.asarray((one + other) / 2)
+        entries, owner = jnp.asarray(self.entries), jnp.asarray(self.owner)
+
+        def features(released: Array) -> Array:
+            apart = (released.reshape(-1)[entries] - middle) * weights
+            return jax.ops.segment_sum(apart, owner, self.count)[:, None]
+
+        return features
+
+
+def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
+                 rng: np.random.Generator) -> Trials:
+    """Puts as many trials into one sum as its entries have room for.
+
+    Args:
+        mechanism: A mechanism that releases a noisy sum.
+        pair: The best pair. It is the only trial where no worst case of the bound is as far.
+        seconds: How long places are looked for.
+        rng: Of the places of trials.
+    """
+    most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could leave int32
+    call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
+    fruitless, places, until = 0, _Places(pair), math.inf
+    while fruitless < FRUITLESS and len(places.kept) < most and time.monotonic() < until:
+        before = len(places.kept)
+        for added in call(rng)[1][:most - before]:
+            places.offer(added)
+        until = min(until, time.monotonic() + seconds)  # compilation is not looking
+        fruitless = 0 if len(places.kept) > before else fruitless + 1
+    made = places.trials()
+    if not made.count:
+        alone = _Places(pair)
+        alone.offer(pair.added)
+        made = alone.trials()
+    return made
+
+
+class _Places:
+    """The trials so far, and the entries that they move.
+
+    Attributes:
+        kept: Of each trial the entries that it moves, int64, and by how much, squared.
+    """
+
+    def __init__(self, pair: pairs.Pair):
+        self.kept: list[tuple[np.ndarray, np.ndarray]] = []
+        self._least, self._shape = AS_FAR * pair.squared, pair.added.shape
+        self._moved = np.zeros(pair.added[0].size, np.int64)
+        self._totals = np.zeros((2, pair.added[0].size), np.int64)
+
+    def offer(self, added: np.ndarray) -> None:
+        """Keeps what two messages add, int32 [2, B, D], if it is far and has entries of its own."""
+        one, other = added.reshape(2, -1)
+        entries = np.flatnonzero(one != other)
+        squared = (other[entries].astype(float) - one[entries])**2
+        shared = squared[self._moved[entries] > 0].sum()
+        if squared.sum() >= self._least and shared <= SHARED * squared.sum():
+            self._moved[entries] += 1
+            self._totals += one, other
+            self.kept.append((entries, squared))
+
+    def trials(self) -> Trials:
+        """Returns the trials with the entries that each alone moves, but those with few left."""
+        entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
+        distances: list[float] = []
+        for places, squared in self.kept:
+            alone = self._moved[places] == 1
+            if squared[alone].sum() >= (1 - 2 * SHARED) * squared.sum():
+                owner.append(np.full(alone.sum(), len(distances)))
+                entries.append(places[alone])
+                distances.append(float(squared[alone].sum()))
+        return Trials(self._totals.reshape(self._shape).astype(np.int32), np.concatenate(entries),
+                      np.concatenate(owner), len(distances), min(distances, default=0.0))
+
 
 ENOUGH, MOST = 2**16, 2**20
 """trials of each sum, at most: with noise that was lowered, and at a preset's own"""
@@ -46,27 +455,27 @@ class Scores:
 
     def curve(self) -> dict[str, list[float]]:
         """Returns points of the trade-off curve that are certified together, at 95 %."""
-        first = statistics.training_part(len(self.zeros))
+        first = training_part(len(self.zeros))
         tried = np.quantile(self.ones[:first], np.linspace(0.02, 0.98, 25))
         alpha = SHOWN / (2 * len(tried))
         zeros, ones = self.zeros[first:], self.ones[first:]
-        return {"false_positives": statistics.above(
+        return {"false_positives": above(
                     (zeros[:, None] > tried).sum(0), len(zeros), alpha).tolist(),
-                "false_negatives": statistics.above(
+                "false_negatives": above(
                     (ones[:, None] <= tried).sum(0), len(ones), alpha).tolist()}
 
 
 def attacked(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int = ENOUGH
              ) -> Scores:
     """Makes releases of two sums, and scores them."""
-    return Scores(*releases.scores(*releases.draw(mechanism, totals, seconds, most)))
+    return Scores(*release_scores(*draw_releases(mechanism, totals, seconds, most)))
 
 
 def totals_of(mechanism: NoisySum, pair: pairs.Pair) -> np.ndarray:
     """Returns the two sums int32 [2, B, D]; of clients with noise of their own the messages."""
     if isinstance(mechanism, LocalMechanism):
         return pair.messages
-    others = releases.near(mechanism.decode, mechanism.n_units, pair.added[0] != pair.added[1])
+    others = near(mechanism.decode, mechanism.n_units, pair.added[0] != pair.added[1])
     return (others + pair.added).astype(np.int32)
 
 
@@ -79,10 +488,10 @@ def sensitivity(mechanism: Mechanism, pair: pairs.Pair, found: Findings, name: s
         claimed=float(declared), certified=float(pair.squared), confidence=1.0)
 
 
-def tried(mechanism: Mechanism, trials: places.Trials, seconds: float, most: int) -> Scores:
+def tried(mechanism: Mechanism, trials: Trials, seconds: float, most: int) -> Scores:
     """Makes releases of sums with many trials, and scores each trial by the entries it moves."""
     releases_of_each = max(FEWEST, most // trials.count)
-    return Scores(*(features.astype(float).ravel() for features in releases.draw(
+    return Scores(*(features.astype(float).ravel() for features in draw_releases(
         mechanism, trials.totals, seconds, releases_of_each, trials.features())))
 
 
@@ -93,20 +502,20 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
     """
     mu, n = lowered.mu_of(events), len(scores.zeros)
 
-    def add(measure: str, claimed: float, value: statistics.Value) -> None:
-        shown, alarm = (float(np.max(statistics.certified(scores.zeros, scores.ones, alpha, value)))
+    def add(measure: str, claimed: float, value: Value) -> None:
+        shown, alarm = (float(np.max(certified(scores.zeros, scores.ones, alpha, value)))
                         for alpha in (SHOWN, ALARM))
-        reach = statistics.in_reach(promised(events), n, SHOWN, value)
+        reach = in_reach(promised(events), n, SHOWN, value)
         found.found(check, alarm <= claimed, f"{detail}, {n} trials of each sum, of which the best "
                     f"test would certify {reach:.3g}", measure=measure, claimed=claimed,
                     certified=shown, confidence=1 - SHOWN)
 
     if mu is not None:
-        add("mu", mu, statistics.mu_of)
+        add("mu", mu, mu_of)
         return
     for delta in lowered.DELTAS:
-        add(f"epsilon at delta {delta:g}", gaussian.epsilon(events, delta),
-            statistics.epsilon_of(delta))
+        add(f"epsilon at delta {delta:g}", composition.epsilon_of(events, delta),
+            epsilon_of(delta))
 
 
 def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
@@ -133,7 +542,7 @@ def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tupl
     if isinstance(plain, LocalMechanism):
         return attacked(plain, totals_of(plain, pair), seconds, most), _noise(plain)
     plain = dataclasses.replace(plain, decode=as_it_is)
-    trials = places.found(plain, pair, seconds / 4, np.random.default_rng())
+    trials = found_places(plain, pair, seconds / 4, np.random.default_rng())
     scores = (tried(plain, trials, 0.75 * seconds, most) if trials.count > 1
               else attacked(plain, totals_of(plain, pair), seconds, most))
     share = math.sqrt(trials.nearest / plain.bound.squared_sensitivity())
@@ -196,7 +605,7 @@ def _noise(mechanism: Mechanism) -> str:
 def promised(events: Events) -> dict[str, list[float]]:
     """Returns the trade-off curve that events promise: the errors that no test goes below."""
     deltas = np.concatenate([np.logspace(-6, -1, 11), np.linspace(0.15, 0.99, 29)])
-    pairs_ = [(gaussian.epsilon(events, float(delta)), delta) for delta in deltas]
+    pairs_ = [(composition.epsilon_of(events, float(delta)), delta) for delta in deltas]
     alphas = np.concatenate([np.logspace(-7, -1, 80), np.linspace(0.1, 1, 46)[1:]])
     floor = np.zeros_like(alphas)
     for epsilon, delta in pairs_:

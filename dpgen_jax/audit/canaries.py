@@ -1,4 +1,9 @@
-"""Canaries: records of which each makes its unit say one of two opposite things, by a fair coin.
+"""Canaries, which by fair coins send one of two opposite messages, and what guesses certify.
+
+Log likelihood ratios of coins, of a noisy sum to which canaries added one of two messages each.
+
+A ratio is that of the noise that is charged, the other canaries taken at their mean. It decides how
+well coins are guessed, and nothing of what guesses certify, which holds for guesses of any kind.
 
 A method with canaries is the method itself, its own mechanism, loop and ledger, but for what units
 with a canary answer. Which of the two values a canary has stands in its label, as numbers beyond
@@ -12,28 +17,140 @@ allows, and what is certified is certified for the mechanism and the loop.
 
 Where clients add noise of their own, the adversary is the server, who sees what each of them sends:
 `Server` keeps of what a client sent the entries in which its canary speaks.
+
+The epsilon that one training with many canaries certifies.
+
+Each of m canaries takes one of two opposite values by a fair coin of its own, and an attacker
+guesses r of the m coins from what is public, the others it leaves. Let N be how many guesses are
+right. The less private a training is, the more often N is large, and this module bounds the chance
+of N >= v for every training that has a given trade-off curve for a change of any one canary.
+
+Proof. Fix all coins but the i-th. Let Z be 1 where coin i is guessed right and W where it is
+guessed wrong. The event {N >= c, Z = 1} becomes {N >= c - 1, W = 1} where the coin is turned and
+the guesses stay. Let F(x) be the most that the chance of any event can grow to from x under the
+promise: min_k(e^eps_k x + delta_k, ..) for pairs, Phi(Phi^-1(x) + mu) for mu-GDP. F is concave, so
+averages over all coins and all i obey, for every c,
+    R_c <= F(H_{c-1}),  R_c = E[N; N >= c] / m,  H_c = E[r - N; N >= c] / m.
+Suppose P(N >= v) = tau. Mass above v may be moved down to v: that lowers R_c and raises H_c for
+c <= v, and breaks nothing. So R_v = tau v / m and H_v = tau (r - v) / m. With P(N = n) = p_n,
+H_n - H_{n+1} = p_n (r - n) / m and R_n - R_{n+1} = p_n n / m; therefore, with w_n = n / (r - n),
+which grows with n,
+    R_c = R_v - w_{v-1} H_v + w_c H_c + sum_{c<n<v} (w_n - w_{n-1}) H_n
+grows with every H_n. By induction downwards, `least` below, with H_{c-1} = max(H_c, F^-1(R_c)), is
+the least that R and H can be. In the end R_0 + H_0 = r / m: where the least is more, P(N >= v) is
+below tau.
+
+Sources: Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (NeurIPS 2023);
+Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run" (2024), whose
+recursion this is for guesses of all canaries.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom
 
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.events import (
+    Events,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.aggregation.sampling import PoissonSampling
-from dpgen_jax.audit import evidence
-from dpgen_jax.audit.attacks import as_it_is
-from dpgen_jax.audit.lowered import NoisySum, attackable, clipping, gaussian
+from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism
+from dpgen_jax.aggregation.noise import DiscreteLaplace, Noise
+from dpgen_jax.aggregation.schedule import PoissonSampling
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
+from dpgen_jax.audit import lowered
+from dpgen_jax.audit.attacks import SHOWN, as_it_is
+from dpgen_jax.audit.findings import ALARM, Findings
+from dpgen_jax.audit.lowered import NoisySum, attackable, clipping
+from dpgen_jax.audit.lowered import gaussian as lowered_gaussian
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserError
+
+Ratio = Callable[[Array, Array, Array], Array]
+"""From what is left of a sum float32 [B, D] without the others, and what a canary adds for tails
+and for heads, float32 [B, D], to the ratio [] of heads."""
+
+
+def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) -> Array:
+    """Returns the ratios [N] of canaries that have a coordinate of their own.
+
+    Args:
+        numbers: float32 [N], the sum of each one's coordinate over the B rows.
+        added: float32 [2, B, D], what a canary adds for tails and for heads.
+        sigma: Of the Gaussian noise.
+        rate: The chance that a canary is counted.
+    """
+    tails, heads = added
+    rows = len(tails)
+    z = numbers / np.sqrt(rows) / sigma
+    length = np.sqrt(rows) * jnp.sum(heads) / rows / sigma
+    return _gaussian(z, length, jnp.where(jnp.any(tails != 0), -length, 0), rate)
+
+
+def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Array], noise: Noise,
+                      rate: float) -> Array:
+    """Returns the ratios [N] of canaries whose messages share coordinates.
+
+    Args:
+        noised: float32 [B, D], the noisy sum.
+        queried: bool [N], which canaries the round queries.
+        added: From the number of a canary to what it adds for tails and for heads, float32
+            [2, B, D].
+        noise: On the sum.
+        rate: The chance that a canary is counted; 1 where the noise is Laplace.
+    """
+    everyone = jnp.arange(len(queried))
+    ratio: Ratio = (laplace_ratio(noise) if isinstance(noise, DiscreteLaplace)
+                    else gaussian_ratio(lowered_gaussian(noise).sigma, rate))
+
+    def middle(total: Array, i: Array) -> tuple[Array, None]:
+        return total + rate * queried[i] * added(i).mean(0), None
+
+    others = lax.scan(middle, jnp.zeros_like(noised), everyone)[0]
+
+    def one(i: Array) -> Array:
+        tails, heads = added(i)
+        return ratio(noised - (others - rate * queried[i] * (tails + heads) / 2), tails, heads)
+
+    return lax.map(one, everyone)
+
+
+def laplace_ratio(noise: DiscreteLaplace) -> Ratio:
+    """Returns the ratio under Laplace noise: of each entry the one of its two laws."""
+    return lambda left, tails, heads: jnp.sum(
+        jnp.abs(left - tails) - jnp.abs(left - heads)) / noise.scale
+
+
+def gaussian_ratio(sigma: float, rate: float) -> Ratio:
+    """Returns the ratio under Gaussian noise, of a canary that is counted with a chance."""
+    def ratio(left: Array, tails: Array, heads: Array) -> Array:
+        apart = heads - tails
+        direction = apart / jnp.sqrt(jnp.sum(apart * apart))
+        z, a, b = (jnp.sum(x * direction) / sigma for x in (left, heads, tails))
+        return _gaussian(z, a, b, rate)
+
+    return ratio
+
+
+def _gaussian(z: Array, heads: Array, tails: Array, rate: float) -> Array:
+    """The ratio of a number whose mean is one of two, in standard deviations, or 0 if not drawn."""
+    one, other = (jnp.log1p(rate * jnp.expm1(jnp.clip(z * s - s * s / 2, -60, 60)))
+                  for s in (heads, tails))
+    return one - other
 
 
 @jax.tree_util.register_dataclass
@@ -196,10 +313,10 @@ class Canaries:
         queried = jnp.asarray(self.units) % mechanism.schedule.n_cohorts == cohort
         if self.spikes:
             numbers = noised[:, jnp.asarray(self.places)].sum(0)
-            ratios = evidence.of_spikes(numbers, self.added(jnp.int32(0), jnp.int32(0)),
-                                        gaussian(mechanism.noise).sigma, self.rate)
+            ratios = evidence_of_spikes(numbers, self.added(jnp.int32(0), jnp.int32(0)),
+                                        lowered_gaussian(mechanism.noise).sigma, self.rate)
         else:
-            ratios = evidence.of_codes(noised, queried, lambda i: self.added(i, step),
+            ratios = evidence_of_codes(noised, queried, lambda i: self.added(i, step),
                                        mechanism.noise, self.rate)
         return jnp.where(queried, ratios, 0)
 
@@ -268,3 +385,230 @@ def most(method: Method, shapes: Sequence[tuple[int, int]]) -> int:
     n_units = method.mechanism.n_units
     apart = isinstance(method.mechanism, LocalMechanism)
     return min(n_units, shapes[0][1]) if apart else n_units
+
+
+Shrink = Callable[[float], float]
+"""F^-1: from the chance of an event to the least that it can be on a neighbour."""
+ROUNDING = 1 + 1e-9
+"""by which a sum must exceed what is possible, for the arithmetic of floats"""
+
+
+def gaussian(mu: float) -> Shrink:
+    """Returns F^-1 of mu-GDP."""
+    return lambda x: float(ndtr(ndtri(min(x, 1.0)) - mu))
+
+
+def of_pairs(pairs: Sequence[tuple[float, float]]) -> Shrink:
+    """Returns F^-1 of a training that is (epsilon, delta)-private for each of some pairs."""
+    both = [(math.exp(-epsilon), math.exp(min(epsilon, 700.0)), delta) for epsilon, delta in pairs]
+    return lambda x: max(0.0, *(max(down * (x - delta), 1 - delta - up * (1 - x))
+                                for down, up, delta in both))
+
+
+def rejected(shrink: Shrink, canaries: int, guesses: int, right: int, alpha: float) -> bool:
+    """Returns whether so many right guesses have a chance of at most alpha under a promise.
+
+    Args:
+        shrink: F^-1 of the promise.
+        canaries: m.
+        guesses: r, fixed before the training.
+        right: v, how many of the guesses are right.
+        alpha: The chance that a promise which holds is rejected.
+    """
+    if not 0 <= right <= guesses <= canaries:
+        raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries")
+    possible = guesses / canaries * ROUNDING
+    r, h = alpha * right / canaries, alpha * (guesses - right) / canaries
+    for n in range(right - 1, -1, -1):
+        least = max(h, shrink(r))
+        r, h = r + (least - h) * n / (guesses - n), least
+        if r + h > possible:
+            return True
+    return False
+
+
+def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, right: int,
+              alpha: float = 0.05, most: float = 50.0) -> float:
+    """Returns the largest parameter that is rejected: a lower bound at confidence 1 - alpha.
+
+    Args:
+        family: From a parameter (mu, or epsilon) to F^-1; a larger one promises less.
+        canaries: m.
+        guesses: r, fixed before the training.
+        right: v, how many of the guesses are right.
+        alpha: The chance that the true parameter is below the bound.
+        most: No larger parameter is looked for.
+    """
+    def fails(parameter: float) -> bool:
+        return rejected(family(parameter), canaries, guesses, right, alpha)
+
+    if not fails(0.0):
+        return 0.0
+    low, high = 0.0, 1e-3
+    while high < most and fails(high):
+        low, high = high, 2 * high
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return low
+
+
+def certified_mu(canaries: int, guesses: int, right: int, alpha: float = 0.05) -> float:
+    """Returns a lower bound on mu at confidence 1 - alpha; see `certified`."""
+    return certified(gaussian, canaries, guesses, right, alpha)
+
+
+def certified_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float = 0.05
+                      ) -> float:
+    """Returns a lower bound on epsilon at delta, at confidence 1 - alpha; see `certified`."""
+    return certified(lambda epsilon: of_pairs([(epsilon, delta)]), canaries, guesses, right, alpha)
+
+
+SIMULATED = 20_000
+"""coins of the simulation of a schedule with secret draws"""
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+"""of the canaries, that may be guessed; the one that should certify most is chosen beforehand"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """The guesses that the mechanism, as charged, allows to the best attack.
+
+    It is computed from the events alone, before the training.
+
+    Attributes:
+        ratios: float [K], simulated log likelihood ratios, positive where the guess is right.
+        right: The most that the chance of a right guess can be, with the error of the simulation.
+    """
+
+    ratios: np.ndarray
+    right: float
+
+    @classmethod
+    def of(cls, made: Canaries, steps: int) -> Law:
+        """Returns the law of the guesses of a training of some rounds."""
+        mechanism, rng = made.method.mechanism, np.random.default_rng()
+        rounds = mechanism.schedule.max_participations(steps)
+        event, times = mechanism.events(steps)[0]
+        mu = lowered.mu_of(mechanism.events(steps))
+        if mu is not None:
+            ratios = mu * (rng.standard_normal(SIMULATED) + mu / 2)
+            return cls(ratios, float(ndtr(mu / 2)))
+        if isinstance(event, LaplaceEvent):
+            return cls.of_laplace(event, times, rng)
+        ratios = simulated(event, rounds, rng)
+        hits = int((ratios > 0).sum())
+        return cls(ratios, float(beta.ppf(1 - ALARM, hits + 1, len(ratios) - hits)))
+
+    @classmethod
+    def of_laplace(cls, event: LaplaceEvent, times: int, rng: np.random.Generator) -> Law:
+        """Returns the law where each of some releases is (sensitivity / scale)-private.
+
+        No such releases tell more than as many answers of randomised response (Kairouz, Oh and
+        Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015), which discrete
+        Laplace noise of sensitivity 1 attains: each answer is right with a chance of e^eps / (1 +
+        e^eps), and the best guess is that of the majority.
+
+        Args:
+            event: Of one release.
+            times: How many releases.
+            rng: Of the simulation.
+        """
+        epsilon = event.sensitivity / event.scale
+        chance = 1 / (1 + math.exp(-epsilon))
+        ties = float(binom.pmf(times / 2, times, chance)) if times % 2 == 0 else 0.0
+        right = float(binom.sf(times // 2, times, chance)) + ties / 2
+        ratios = epsilon * (2.0 * rng.binomial(times, chance, SIMULATED) - times)
+        return cls(ratios, min(1.0, right + times * event.total_variation))
+
+    def guessed(self, canaries: int, delta: float) -> int:
+        """Returns how many coins to guess, so that epsilon at delta is certified best."""
+        def expected(share: float) -> float:
+            r = max(1, int(share * canaries))
+            kept = np.abs(self.ratios) >= np.quantile(np.abs(self.ratios), 1 - share)
+            right = int(r * (self.ratios[kept] > 0).mean())
+            return certified_epsilon(canaries, r, right, delta / 2, SHOWN)
+
+        return max(1, int(max(SHARES, key=expected) * canaries))
+
+
+def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns log likelihood ratios of coins [K] under a schedule with secret draws.
+
+    Args:
+        event: Of one round.
+        rounds: How many.
+        rng: Of the simulation.
+    """
+    match event:
+        case PoissonGaussianEvent():
+            shift, rate = event.gaussian.sensitivity / event.gaussian.sigma, event.rate
+            other = -shift if event.relation == Relation.REPLACE_ONE else 0.0
+        case SampledGaussianEvent():
+            shift = event.gaussian.sensitivity / event.gaussian.sigma / 2
+            rate, other = event.rate, -shift
+        case _:
+            raise ValueError(f"{event} draws nobody in secret")
+    total = np.zeros(SIMULATED)
+    heads = rng.integers(0, 2, SIMULATED).astype(bool)
+    for _ in range(rounds):
+        sampled = rng.random(SIMULATED) < rate
+        z = rng.standard_normal(SIMULATED) + sampled * np.where(heads, shift, other)
+        total += (np.log1p(rate * np.expm1(z * shift - shift**2 / 2))
+                  - np.log1p(rate * np.expm1(z * other - other**2 / 2)))
+    return np.where(heads, total, -total)
+
+
+class Guesses(NamedTuple):
+    """The coins of canaries, and what a training told of them.
+
+    Attributes:
+        coins: int [N].
+        ratio: float [N], log likelihood ratios of heads.
+    """
+
+    coins: np.ndarray
+    ratio: np.ndarray
+
+
+def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: float, name: str
+          ) -> None:
+    """Adds what the guesses of a training certify.
+
+    Args:
+        found: Where findings are added.
+        law: Of the guesses, as charged.
+        guesses: Of the training.
+        events: Of the whole training.
+        delta: At which epsilon is certified.
+        name: Of the method.
+    """
+    coins, ratio = guesses
+    n, correct = len(coins), (ratio > 0) == (coins > 0)
+    v = int(correct.sum())
+    low = float(beta.ppf(SHOWN, v, n - v + 1)) if v else 0.0
+    p = float(binom.sf(v - 1, n, law.right))
+    found.found(f"{name}: coins that are guessed", p > ALARM,
+                f"{v} of {n} guesses are right, p {p:.3g} of as many under the charged noise",
+                measure="chance of a right guess", claimed=law.right, certified=low,
+                confidence=1 - SHOWN)
+    mu = lowered.mu_of(events)
+    if mu is not None:
+        found.found(f"{name}: mu of the training, where noise of canaries is independent",
+                    p > ALARM, "the noise of different entries is tested by the audit of the "
+                    "mechanism", measure="mu", claimed=mu,
+                    certified=max(0.0, 2 * float(ndtri(low))), confidence=1 - SHOWN)
+    tied = "" if mu is None else (
+        f"; of all {n} guesses together mu {certified_mu(n, n, v, SHOWN):.3g}")
+    r = law.guessed(n, delta)
+    likely = np.argsort(-np.abs(ratio), kind="stable")[:r]
+    right = int(correct[likely].sum())
+    curve = [(composition.epsilon_of(events, d), d)
+             for d in np.append(10.0**-np.arange(2, 9), delta)]
+    shrink = of_pairs([pair for pair in curve if math.isfinite(pair[0])])
+    found.found(f"{name}: epsilon of the training, whatever depends on whatever",
+                not rejected(shrink, n, r, right, ALARM),
+                f"{right} of the {r} most likely guesses are right{tied}",
+                measure=f"epsilon at delta {delta:g}", claimed=curve[-1][0],
+                certified=certified_epsilon(n, r, right, delta, SHOWN),
+                confidence=1 - SHOWN)

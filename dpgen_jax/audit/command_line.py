@@ -20,13 +20,12 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
 from dpgen_jax.audit.findings import Log, Report
-from dpgen_jax.audit.target import Target
+from dpgen_jax.audit.mechanism import Target
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import to_json
+from dpgen_jax.core.config import DataOptions, to_json
 from dpgen_jax.core.console import program, tell
-from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.run import first_word
+from dpgen_jax.run import flags
 
 Config = TypeVar("Config")
 
@@ -108,7 +107,7 @@ def command(argv: list[str]) -> int | None:
     name, rest = cli.split_method(argv, "")
     if not name:
         raise UserError(f"name a method, a run folder or --faults first, got {' '.join(argv)}")
-    root = first_word.run_folder(name)
+    root = flags.folder_of_first_word(name)
     return _method(name, rest) if root is None else _folder(root, rest)
 
 
@@ -137,9 +136,9 @@ def _method(method: str, argv: list[str]) -> int:
         report = mechanism.of_preset(target, args.seconds, log)
     else:
         from dpgen_jax import data
-        from dpgen_jax.audit import both_views, training
+        from dpgen_jax.audit import training
 
-        attack = both_views.of_dataset if args.black_box else training.of_dataset
+        attack = training.both_views_of_dataset if args.black_box else training.of_dataset
         report = attack(target, data.load(args.dataset, **vars(args.data)), args.canaries, log)
     return _finish(report, out, args.json)
 
@@ -172,9 +171,9 @@ def _faults(argv: list[str]) -> int:
 
 def _out(stated: Path | None, default: Path) -> Path:
     """The folder of the files, which is looked at before minutes are spent."""
-    from dpgen_jax.audit import writing
+    from dpgen_jax.audit import findings
 
-    return writing.require_folder(stated or default)
+    return findings.require_folder(stated or default)
 
 
 def _log(as_json: bool) -> Log:
@@ -184,9 +183,9 @@ def _log(as_json: bool) -> Log:
 
 def _finish(report: Report, out: Path, as_json: bool) -> int:
     """Writes and prints a report; its exit code."""
-    from dpgen_jax.audit import writing
+    from dpgen_jax.audit import findings
 
-    path = writing.write(report, out)
+    path = findings.write_findings(report, out)
     if as_json:
         print(json.dumps(to_json(report.record()), indent=1))
     else:

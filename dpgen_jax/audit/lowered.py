@@ -9,16 +9,20 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from dpgen_jax.accountant.composition import mu_squared
 from dpgen_jax.accountant.events import Events, GaussianEvent
-from dpgen_jax.accountant.gaussian import mu_squared
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.laplace import MIN_SCALE, DiscreteLaplace
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Mechanism, SumMechanism
-from dpgen_jax.aggregation.noise import MIN_SIGMA, Noise, NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, SumMechanism
+from dpgen_jax.aggregation.noise import (
+    MIN_SCALE,
+    MIN_SIGMA,
+    DiscreteLaplace,
+    Noise,
+    NoNoise,
+    RoundedGaussian,
+)
+from dpgen_jax.aggregation.schedule import FixedSizeSampling, FullParticipation, PoissonSampling
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
 from dpgen_jax.core.errors import UserError
 
 MU = 3.0

@@ -1,4 +1,9 @@
-"""The audit of a mechanism: many releases of two neighbouring sums, and who can tell them apart.
+"""The audit of a mechanism: neighbouring sums, the law of its noise, and its secret draws.
+
+The law of the noise that a mechanism draws, against the law that it is charged for.
+
+Noise is drawn through the mechanism itself, of fresh bits, on sums of zeros. Each test has a chance
+of at most `findings.ALARM` to fail where all is well.
 
 The mechanism is the object that a run would build, and releases go through the door that a run
 has. What is attacked is its declared sensitivity, its releases, its secret draws and its noise.
@@ -6,25 +11,365 @@ has. What is attacked is its declared sensitivity, its releases, its secret draw
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from scipy.special import ndtri
+from scipy.stats import binom, chi2
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.mechanism import Mechanism, SumMechanism
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
+from dpgen_jax.accountant.events import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
+from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, SumMechanism, release
+from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
+from dpgen_jax.aggregation.schedule import FixedSizeSampling, PoissonSampling
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
+from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.audit.target import Target
-from dpgen_jax.core.config import Runtime, to_json
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import Method, Records, Spec
+from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.terms import Relation, Unit
+from dpgen_jax.core.types import Array, Method, Private, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
+from dpgen_jax.presets import Preset
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A method with its configuration and its promise.
+
+    Attributes:
+        method: The name of the method.
+        preset: Its preset.
+        config: The method's configuration; its steps or sigma may be open.
+        epsilon: The promise.
+        delta: Of the same promise.
+    """
+
+    method: str
+    preset: Preset
+    config: MethodConfig
+    epsilon: float
+    delta: float
+
+    @property
+    def budget(self) -> Budget:
+        """The promise, of which the preset says what class counts may take."""
+        return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
+
+
+BLOCK = 2**20
+"""numbers that are drawn at once"""
+MOST_DRAWS = 2**24
+"""numbers that are drawn in all"""
+BINS = 40
+FEWEST = 50
+"""expected draws of a bin of the chi-square test"""
+Law = RoundedGaussian | DiscreteLaplace
+
+
+def charged_law(event: Event) -> Law | None:
+    """Returns the law of the noise that an event is charged for."""
+    match event:
+        case SampledGaussianEvent() | PoissonGaussianEvent():
+            return RoundedGaussian(event.gaussian.sigma)
+        case GaussianEvent():
+            return RoundedGaussian(event.sigma)
+        case LaplaceEvent():
+            return DiscreteLaplace(event.scale)
+    return None
+
+
+def noise_maker(mechanism: Mechanism) -> tuple[Callable[[Array], Array], tuple[int, ...]]:
+    """Returns the function from the bits of one release to its noise, and the shape of the bits."""
+    mechanism = lowered.attackable(mechanism)
+    zeros = jnp.zeros(mechanism.shape, jnp.int32)
+    if isinstance(mechanism, LocalMechanism):
+        nothing = jnp.full((mechanism.shape[0], 1), jnp.nan)
+        empty = dataclasses.replace(mechanism, bound=_Silent(mechanism.shape))
+        return lambda bits: empty.contribution(jax.random.key(0), nothing, bits), (
+            mechanism.client_bits_shape)
+    if isinstance(mechanism, ConfidentGNMax):  # each histogram's bins, behind its test
+        noise = mechanism.noise
+        return lambda bits: noise.sample(bits[:, 1:]), mechanism.bits_shape
+    plain = dataclasses.replace(mechanism, decode=as_it_is)
+    return lambda bits: release(plain, bits, Private(zeros)), mechanism.bits_shape
+
+
+@dataclasses.dataclass(frozen=True)
+class _Silent:
+    """A bound that makes nothing of any message, for clients that send noise alone."""
+
+    shape: tuple[int, int]
+    unit: ClassVar[Unit] = Unit.CLIENT
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    max_abs: ClassVar[int] = 0
+    grid: ClassVar[float] = 1.0
+    squared_norm: ClassVar[int] = 0
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
+
+    def project(self, key: Array, message: Array) -> Array:
+        del key, message
+        return jnp.zeros(self.shape, jnp.int32)
+
+    def squared_sensitivity(self) -> int:
+        return 0
+
+
+def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
+    """Draws noise through the mechanism, on all devices in turn.
+
+    Returns:
+        int64 [rounds, entries], and how many of its 96-bit numbers were the same as another.
+    """
+    make, shape = noise_maker(mechanism)
+    compiled = jax.jit(jax.vmap(make))
+    at_once = max(2, BLOCK // max(1, math.prod(shape)))
+    rows: list[np.ndarray] = []
+    repeats, until = 0, math.inf
+    devices = jax.devices()
+    while not rows or (sum(row.size for row in rows) < MOST_DRAWS
+                       and time.monotonic() < until):
+        bits = OsBits().draw((at_once, *shape))
+        words = np.ascontiguousarray(bits.reshape(-1, 3)).view("V12").ravel()
+        repeats += len(words) - len(np.unique(words))
+        device = devices[len(rows) % len(devices)]
+        rows.append(np.asarray(compiled(jax.device_put(bits, device))).reshape(at_once, -1).astype(
+            np.int64))
+        until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+    return np.concatenate(rows), repeats
+
+
+def chi_square(values: np.ndarray, law: Law) -> tuple[float, float]:
+    """Returns the chi-square statistic of draws over its degrees of freedom, and its p-value."""
+    far = -law.log_tail(np.arange(1, law.max_abs + 1))
+    ks = 1 + np.searchsorted(far, -np.log(np.linspace(0.5, 0, BINS // 2, endpoint=False)))
+    edges = np.unique(np.concatenate([1 - ks, ks]))
+    tails = np.concatenate([[1.0], np.exp(law.log_tail(edges)), [0.0]])
+    expected = len(values) * -np.diff(tails)
+    counted = np.diff(np.concatenate([[0], np.searchsorted(np.sort(values), edges),
+                                      [len(values)]]))
+    rare = expected < FEWEST
+    expected = np.append(expected[~rare], max(expected[rare].sum(), 1e-9))
+    counted = np.append(counted[~rare], counted[rare].sum())
+    usable = expected >= FEWEST
+    statistic = float(((counted - expected)[usable]**2 / expected[usable]).sum())
+    freedom = max(1, int(usable.sum()) - (1 if usable.all() else 0))
+    return statistic / freedom, float(chi2.sf(statistic, freedom))
+
+
+def tail_p(values: np.ndarray, law: Law) -> tuple[float, str]:
+    """Returns the smallest p-value of the counts of far draws, times how many, and in words."""
+    magnitudes, worst, words = np.abs(values), 1.0, []
+    levels = [10.0**-i for i in range(2, 8) if 10.0**-i * len(values) >= 10]
+    for level in levels:
+        k = int(np.searchsorted(-law.log_tail(np.arange(1, 2**21)), -math.log(level / 2))) + 1
+        chance = 2 * math.exp(float(law.log_tail(np.array(k))))
+        beyond = int((magnitudes >= k).sum())
+        p = 2 * min(binom.cdf(beyond, len(values), chance),
+                    binom.sf(beyond - 1, len(values), chance))
+        worst = min(worst, p)
+        words.append(f"{beyond} beyond {k} of {chance * len(values):.4g}")
+    return min(1.0, worst * max(1, len(levels))), ", ".join(words)
+
+
+def correlations(rows: np.ndarray) -> dict[str, float]:
+    """Returns correlations in standard deviations of what independent draws have."""
+    x = rows / max(float(rows.std()), 1e-12)
+    pairs = {"neighbouring entries": (x[:, 1:], x[:, :-1]),
+             "entries from both ends": (x[:, :x.shape[1] // 2], x[:, ::-1][:, :x.shape[1] // 2]),
+             "one round and the next": (x[1:], x[:-1]),
+             "one round and the last": (x[:len(x) // 2], x[::-1][:len(x) // 2])}
+    return {name: float((a * b).sum() / math.sqrt(a.size)) for name, (a, b) in pairs.items()
+            if a.size >= 100}
+
+
+def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
+    """Adds whether noise has the law that is charged, and is independent.
+
+    Args:
+        mechanism: The mechanism, with the noise of its preset.
+        seconds: How long noise is drawn.
+        found: Where findings are added.
+        name: Of the mechanism.
+    """
+    event = mechanism.events(1)[-1][0]
+    law = charged_law(event)
+    if law is None:
+        return
+    rows, repeats = drawn(mechanism, seconds)
+    values = rows.ravel()
+    ratio, p = chi_square(values, law)
+    found.found(f"{name}: law of the noise", p > ALARM, f"{values.size:,} draws, chi-square "
+                f"{ratio:.3g} for each degree of freedom, p {p:.3g}")
+    p, words = tail_p(values, law)
+    found.found(f"{name}: tails of the noise", p > ALARM, f"{words or 'too few draws'}, p {p:.3g}")
+    apart = correlations(rows)
+    limit = float(-ndtri(ALARM / 2 / max(1, len(apart))))
+    found.found(f"{name}: independence of the noise",
+                all(abs(z) < limit for z in apart.values()),
+                ", ".join(f"{what} {z:+.2f}" for what, z in apart.items())
+                + f" standard deviations, at most {limit:.2f}")
+    found.found(f"{name}: no random number is drawn twice", not repeats, f"{repeats} repeats")
+
+
+ROUNDS = 8
+"""rounds of one transcript"""
+LONGEST = 256
+"""transcripts that are made at once"""
+MOST_TRANSCRIPTS = 2**20
+"""trials of each sum, at most"""
+
+
+def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Array) -> Array:
+    """Returns the sum of one round, in which units answer as a run lets them: int32 [B, D].
+
+    Args:
+        mechanism: One whose schedule draws units in secret.
+        messages: float32 [U, B, M].
+        inputs: int32 [R, 1], of the round, as the schedule sampled them: the unit of each place, or
+            whether each unit is counted.
+        key: Of rounding.
+    """
+    sampled = mechanism.schedule.batch_capacity is not None
+    units = inputs[:, 0] if sampled else jnp.arange(len(messages))
+    said = jax.vmap(mechanism.contribution)(
+        jax.random.split(key, len(inputs)), jnp.asarray(messages)[units], inputs)
+    return mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), said)
+
+
+def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most: int
+                ) -> np.ndarray:
+    """Returns the column of each unit in the releases of rounds in which units answer if sampled.
+
+    Args:
+        mechanism: One whose schedule draws units in secret.
+        messages: float32 [U, B, M]; unit i moves column i alone.
+        seconds: How long.
+        most: Transcripts of the rounds of all units, at most.
+
+    Returns:
+        float [n, `ROUNDS`, D], in integers of the grid, over the root of B rows.
+    """
+    @jax.jit
+    def block(inputs: Array, bits: Array) -> Array:
+        def one(i: Array, out: Array) -> Array:
+            total = answers(mechanism, messages, inputs[:, i], jax.random.key(i))
+            value = mechanism.value(release(mechanism, bits[i], Private(total)))
+            return out.at[i].set(value.sum(0) / math.sqrt(len(value)))
+
+        return lax.fori_loop(0, len(bits), one, jnp.zeros((len(bits), mechanism.shape[1])))
+
+    size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
+    n = max(1, min(LONGEST, most, 2**25 // size)) * ROUNDS
+    made: list[np.ndarray] = []
+    until = math.inf
+    while not made or (len(made) * n < most * ROUNDS and time.monotonic() < until):
+        cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
+        inputs = np.asarray(mechanism.private_inputs(OsBits(), cohorts, 0), np.int32)
+        made.append(np.asarray(block(inputs, OsBits().draw((n, *mechanism.bits_shape)))))
+        until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+    return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
+
+
+def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
+    """Adds the attack on several rounds of secret draws.
+
+    Each unit says one of two opposite things in a column of its own. Where units are drawn
+    independently of each other each is a trial; else the first one is the only trial, and the
+    others say nothing.
+
+    Args:
+        mechanism: One whose schedule draws units in secret.
+        seconds: How long.
+        found: Where findings are added.
+        name: Of the mechanism.
+    """
+    plain = dataclasses.replace(lowered.drawn(mechanism), decode=attacks.as_it_is)
+    independent = isinstance(plain.schedule, PoissonSampling)
+    trials = plain.n_units if independent else 1
+    messages = spikes(plain, trials)
+    add = jax.jit(pairs.adder(plain))
+    lengths = [float(np.sum(np.asarray(add(jax.random.key(0), side[0]))))
+               / math.sqrt(plain.shape[0]) for side in messages]
+    sigma, rate = lowered.gaussian(plain.noise).sigma, lowered.SAMPLED / lowered.UNITS
+    shifts = np.array(lengths) / sigma
+
+    def scores(side: np.ndarray) -> np.ndarray:
+        z = transcripts(plain, side, seconds / 2, MOST_TRANSCRIPTS // trials)[..., :trials] / sigma
+        one, other = (np.log1p(rate * np.expm1(np.clip(z * shift - shift**2 / 2, -50, 50)))
+                      for shift in shifts)
+        return (one - other).sum(1).ravel()
+
+    ones, zeros = (scores(side) for side in messages)
+    n = min(len(zeros), len(ones))
+    attacks.judge(
+        found, f"{name}: {ROUNDS} rounds of {type(plain.schedule).__name__}",
+        plain.events(ROUNDS), attacks.Scores(zeros[:n], ones[:n]),
+        f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
+        f"it is known who, {trials} trials a transcript")
+
+
+def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
+    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i alone.
+
+    Args:
+        mechanism: One whose bound clips rows; its messages have a column for each unit.
+        units: How many units say something.
+    """
+    rows, columns = mechanism.shape
+    one = np.zeros((mechanism.n_units, rows, columns), np.float32)
+    one[units:] = np.nan
+    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * lowered.clipping(mechanism).clip
+    left_out = mechanism.bound.relation == Relation.ZERO_OUT
+    return np.stack([one, np.full_like(one, np.nan) if left_out else -one])
+
+
+def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
+                ) -> None:
+    """Adds whether units are drawn as often as is charged, and each as often as any other."""
+    schedule, units = lowered.secret(mechanism), mechanism.n_units
+    counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
+    while not rounds or time.monotonic() < until:
+        n = max(1, min(64, 2**22 // units))
+        participation = schedule.participation(OsBits(), units, 0, n)
+        if schedule.batch_capacity is None:
+            counts += (participation > 0).sum(1)
+        else:
+            counts += np.bincount(participation[participation >= 0], minlength=units)
+        rounds += n
+    rate = getattr(schedule, "rate", None) or schedule.expected_answers(units) / units
+    spread = rounds * rate * (1 - rate)
+    total = float((counts - rounds * rate).sum() / math.sqrt(spread * units))
+    each = float(((counts - rounds * rate)**2 / spread).sum())
+    # Of a binomial number with few expected hits the fourth moment is larger than of a normal one.
+    slack = math.sqrt(1 + 1 / (2 * spread))
+    most = units + 1.2 * slack * (float(chi2.isf(alarm / 2, units)) - units)
+    fixed = schedule.batch_capacity is None
+    found.found(
+        f"{name}: how often units are drawn",
+        (abs(total) < 1e-6 if fixed else abs(total) < -ndtri(alarm / 4)) and each < most,
+        f"{rounds} rounds of {units} units: in all {total:+.2f} standard deviations from the law, "
+        f"among units a sum of squares of {each:.4g}, at most {most:.4g}")
+
 
 LINEAR = {"GridMean", "Mean", "function"}
 """types of decoders that lose nothing of a noisy sum"""
@@ -161,9 +506,9 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
             attacks.decoded(mechanism, pair, 0.2 * seconds, found, name)
         if isinstance(mechanism, SumMechanism) and isinstance(
                 mechanism.schedule, PoissonSampling | FixedSizeSampling):
-            secret_draws.audit(mechanism, 0.2 * seconds, found, name)
-            secret_draws.frequencies(mechanism, 0.05 * seconds, found, name, ALARM)
+            audit_secret_draws(mechanism, 0.2 * seconds, found, name)
+            frequencies(mechanism, 0.05 * seconds, found, name, ALARM)
         attacks.own_noise(mechanism, pair, 0.15 * seconds, found, name)
-    law.audit(mechanism, 0.1 * seconds, found, name)
+    audit_law(mechanism, 0.1 * seconds, found, name)
     return {f"{what}: promised": attacks.promised(events),
             f"{what}: certified (95 %)": scores.curve()}

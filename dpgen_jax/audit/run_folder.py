@@ -12,22 +12,13 @@ from pathlib import Path
 
 from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
-from dpgen_jax.audit.folder import (
-    alone,
-    leaks,
-    promise,
-    purchases,
-    reading,
-    releases,
-    replay,
-    spending,
-)
+from dpgen_jax.audit.folder import leaks, promise, reading, replay, spending
 from dpgen_jax.audit.folder.reading import Folder
-from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import go_on
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.release import contents
-from dpgen_jax.run.folder import go_on
 from dpgen_jax.version import __version__
 
 LIMITS = (
@@ -89,7 +80,7 @@ def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> J
     curves: Json = {}
     if folder.whole and promise.holds(folder) and not reading.attempt(lambda: folder.book):
         spent = folder.book.account.spent()
-        if releases.quick(spent):
+        if spending.quick(spent):
             curves["the whole run: promised"] = attacks.promised(spent)
     if same and seconds:
         records = int(folder.config.get("records") or folder.mechanism.n_units)
@@ -127,11 +118,11 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         spending.of_this_run(folder, findings)
         spending.as_the_mechanism_says(folder, findings)
         if not folder.of_client:
-            releases.against_releases(folder, findings)
-        releases.bits_once(folder, findings)
-        purchases.class_counts(folder, findings)
-        purchases.of_the_data(folder, findings)
-        purchases.covered(folder, findings)
+            spending.against_releases(folder, findings)
+        spending.bits_once(folder, findings)
+        spending.class_counts(folder, findings)
+        spending.purchases_of_the_data(folder, findings)
+        spending.covered(folder, findings)
     unseen = [spending.journalled(folder, findings)]
     if folder.of_server:
         unseen.append("bits of noise that clients used twice: each client's own folder has the "
@@ -143,7 +134,7 @@ def _purchased(folder: Folder, findings: Findings) -> list[str]:
     """Checks a run between a purchase and its training; returns what cannot be seen."""
     if not spending.chained(folder, findings):
         return []
-    purchases.alone(folder, findings)
+    spending.purchases_alone(folder, findings)
     unseen = spending.journalled(folder, findings)
     findings.add("the run is finished", Verdict.UNCHECKED, "it has bought what nobody declared of "
                  "its data, and nothing was trained yet; " + (
@@ -167,7 +158,7 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
         if same and folder.whole and not reading.attempt(lambda: folder.book):
             promise.recomputed(folder, findings)
         elif not folder.whole:
-            alone.of_itself(folder, findings, same)
+            promise.release_of_itself(folder, findings, same)
         promise.sound(folder, findings)
     leaks.release_alone(folder, findings, words)
 

@@ -1,4 +1,16 @@
-"""The audit of a whole training in one run: canaries, and guesses from all that is public.
+"""The audit of a training in one run, by all that is released and by samples only.
+
+The audit of a training by its samples alone: canaries, and an attacker who sees what they made.
+
+Each canary is a record, or all records of a client, that takes one of two values by a fair coin.
+The run is a whole one, as a user starts it: pretraining, ledger, release. Then the attacks of
+`evaluation.membership` score both values of each canary against samples of the release, by distance
+and by density, and the value that scores higher is guessed. What the guesses certify is bounded by
+`one_run`, whatever they depend on.
+
+It certifies far less than the audit that sees every released value: a generator that learns from
+noisy sums hardly ever repeats one record. It looks at what that audit cannot see: records that
+reach the release by any other way, as through pretraining or a copy.
 
 The method's own mechanism, compiled loop, ledger and bits of the operating system are used. What is
 released in each round adds to the likelihood of each coin, and the coins are guessed in the end.
@@ -6,29 +18,213 @@ released in each round adds to the likelihood of each coin, and the coins are gu
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from dpgen_jax import methods
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.audit import guesses
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.audit import canaries as audit_canaries
+from dpgen_jax.audit.attacks import SHOWN
 from dpgen_jax.audit.canaries import Canaries, chosen, most
-from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
-from dpgen_jax.audit.mechanism import message_shape, promises_nothing
-from dpgen_jax.audit.target import Target
-from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.config import Runtime, to_json
-from dpgen_jax.core.types import Method, Private, Records
+from dpgen_jax.audit.findings import ALARM, Finding, Findings, Log, Report, Verdict
+from dpgen_jax.audit.mechanism import Target, message_shape, promises_nothing
+from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
+from dpgen_jax.core.run_folder import RunFolder
+from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.types import EMPTY, Method, Private, Records, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.data import clients as federations
+from dpgen_jax.data.table import transform
+from dpgen_jax.evaluation import membership
 from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import capacity, loop
+from dpgen_jax.private import teachers
+from dpgen_jax.run import capacity, lifecycle, loop, planning
 from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.progress import Notices
+
+SAMPLES = 10_000
+"""synthetic records that the attacker draws"""
+DELTAS = tuple(10.0**-k for k in range(2, 13))
+"""at which the ledger promises an epsilon too: an alarm of many guesses needs the smallest"""
+BLACK_BOX_LIMITS = (
+    "what other canaries or a better attack would show: a certified number is a lower bound",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """A data set with canaries.
+
+    Attributes:
+        dataset: The data set.
+        values: Records [2, N, ...] that canaries may be, as the data set has them.
+        labels: int [N], their labels, the same for both.
+        coins: int [N], which of the two each is.
+        others: bool [n], records of the data set that are no canaries, nor empty.
+    """
+
+    dataset: Dataset
+    values: np.ndarray
+    labels: np.ndarray
+    coins: np.ndarray
+    others: np.ndarray
+
+
+def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> Dataset:
+    """Deals records that name no client to as many clients as the configuration has, evenly.
+
+    A run deals them by its secret key, and only who deals them knows whose records to replace.
+
+    Args:
+        dataset: The data set.
+        config: The method's configuration.
+        rng: Of the dealing.
+
+    Raises:
+        UserError: There are fewer records than clients.
+    """
+    if not config.protects_clients or dataset.clients is not None:
+        return dataset
+    count = federations.client_count(dataset, config.n_clients)
+    return dataclasses.replace(
+        dataset, clients=rng.permutation(np.arange(len(dataset.y_train)) % count))
+
+
+def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
+    """Puts canaries in the places of records, or of all records of clients.
+
+    Args:
+        dataset: The data set.
+        canaries: How many.
+        clients: Whether a canary is a client.
+        rng: Of the choice, the values and the coins.
+
+    Raises:
+        UserError: They are more than half of the records, or of the clients.
+    """
+    filled = np.flatnonzero(dataset.y_train != EMPTY)
+    owners = np.asarray(dataset.clients)[filled] if clients else filled
+    units = np.unique(owners)
+    if not 1 <= canaries <= len(units) // 2:
+        raise UserError(f"--canaries is {canaries}; here it is 1 to {len(units) // 2}, half of the "
+                        f"{'clients' if clients else 'records'}: the attacker knows the others")
+    chosen, coins = rng.permutation(units)[:canaries], rng.integers(0, 2, canaries)
+    values = np.stack([mixed(dataset, canaries, rng) for _ in range(2)])
+    x, y = np.array(dataset.x_train), np.array(dataset.y_train)
+    labels, others = np.empty(canaries, y.dtype), y != EMPTY
+    for i, unit in enumerate(chosen):
+        rows = filled[owners == unit]
+        labels[i] = y[rows[0]]
+        x[rows], y[rows], others[rows] = values[coins[i], i], labels[i], False
+    return Planted(dataclasses.replace(dataset, x_train=x, y_train=y), values, labels, coins,
+                   others)
+
+
+def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns n records of which each entry is that of another record: they lie far from all.
+
+    Args:
+        dataset: The data set, whose records are not empty.
+        n: How many.
+        rng: Of the choice.
+    """
+    x = np.asarray(dataset.x_train)[dataset.y_train != EMPTY]
+    table = dataset.spec if isinstance(dataset.spec, TableSpec) else None
+    entries = transform.decode(table, x) if table else x.reshape(len(x), -1)
+    rows = rng.integers(0, len(entries), (n, entries.shape[1]))
+    made = np.take_along_axis(entries, rows, 0)
+    return (transform.encode(table, made).astype(x.dtype) if table
+            else made.reshape(n, *x.shape[1:]))
+
+
+def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarray],
+          curve: Sequence[tuple[float, float]], steps: int, name: str) -> None:
+    """Adds what each attack on samples certifies, by its guesses of all coins.
+
+    Args:
+        found: Where findings are added.
+        made: The canaries.
+        synthetic: Samples of the release and their labels.
+        curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
+        steps: From one value of a canary to the other, of the neighbouring relation.
+        name: Of the method.
+    """
+    n, (epsilon, delta) = len(made.coins), curve[0]
+    candidates = (membership.flat_records(np.concatenate(made.values)), np.tile(made.labels, 2))
+    reference = (membership.flat_records(np.asarray(made.dataset.x_train)[made.others]),
+                 np.asarray(made.dataset.y_train)[made.others])
+    released = membership.flat_records(synthetic[0]), np.asarray(synthetic[1])
+
+    def promise(pairs: Sequence[tuple[float, float]]) -> audit_canaries.Shrink:
+        step = audit_canaries.of_pairs(pairs)
+        return step if steps == 1 else lambda x: step(step(x))
+
+    def add(what: str, right: int, tried: int) -> None:
+        alarm = audit_canaries.rejected(promise(curve), n, n, right,
+                                        ALARM / len(membership.ATTACKS))
+        found.found(f"{name}: samples alone, {what}", not alarm,
+                    f"{right} of {n} guesses are right", measure=f"epsilon at delta {delta:g}",
+                    claimed=epsilon, confidence=1 - SHOWN, certified=audit_canaries.certified(
+                        lambda least: promise([(least, delta)]), n, n, right, SHOWN / tried))
+
+    guessed = {attack: int(((score[n:] > score[:n]) == (made.coins > 0)).sum())
+               for attack,
+               score in membership.attack_scores(candidates, released, reference).items()}
+    for attack, right in guessed.items():
+        add(attack, right, 1)
+    add(f"the best of these {len(guessed)} attacks", max(guessed.values()), len(guessed))
+
+
+def black_box_of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
+    """Trains once on records with canaries, and attacks samples of the release.
+
+    Args:
+        target: The method and its promise.
+        dataset: The records.
+        canaries: How many canaries are put among the records.
+        log: Prints a line of the audit.
+
+    Returns:
+        The report.
+
+    Raises:
+        UserError: Too many canaries, or a run that cannot be.
+    """
+    found, method = Findings(log), target.method
+    config, rng = with_records(target.config, dataset.count), np.random.default_rng()
+    dataset, config = planning.federated(dealt(dataset, config, rng), config)
+    made = planted(dataset, canaries, config.protects_clients, rng)
+    with tempfile.TemporaryDirectory() as folder:
+        files = RunFolder(Path(folder, "run"))
+        request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,
+                                    False, None, MonitorOptions(
+                                        evaluate_every=0, progress=False))
+        release = lifecycle.run(request, made.dataset, lambda line: None,
+                                Notices(lambda line: None))
+        spent = books.account(books.read(files.ledger)).spent()
+    stated = membership.guarantee(release.privacy)
+    if isinstance(stated, str):
+        found.add(f"{method}: samples alone", Verdict.UNCHECKED, stated)
+    elif release.classifies:
+        found.add(f"{method}: samples alone", Verdict.UNCHECKED, "a classifier makes no samples")
+    else:
+        curve = [(stated.epsilon, stated.delta), *(
+            (composition.epsilon_of(spent, d), d) for d in DELTAS)]
+        judge(found, made, release.encoded(SAMPLES, seed=0), [
+            pair for pair in curve if np.isfinite(pair[0])], stated.steps, method)
+    return Report(subject=f"samples of {method} with {canaries} canaries", limits=BLACK_BOX_LIMITS,
+                  findings=tuple(found.made),
+                  facts={"method": method, "config": to_json(config), "epsilon": target.epsilon,
+                         "delta": target.delta, "dataset": dataset.name, "canaries": canaries})
+
 
 LIMITS = (
     "what other canaries would show: a certified number is a lower bound",
@@ -62,9 +258,10 @@ def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
     else:
         rng = np.random.default_rng()
         made = chosen(built, shapes, dataset.spec.classes, canaries, rng)
-        law = guesses.Law.of(made, config.planned_steps)
+        law = audit_canaries.Law.of(made, config.planned_steps)
         guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
-        guesses.judge(found, law, guessed, mechanism.events(config.planned_steps), delta, method)
+        audit_canaries.judge(found, law, guessed, mechanism.events(config.planned_steps), delta,
+                             method)
         found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
                     f"epsilon {at_most(ledger, 4)} of {at_most(epsilon)}, in "
                     f"{config.planned_steps} steps")
@@ -94,7 +291,7 @@ def room(target: Target, dataset: Dataset) -> int:
 
 
 def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: float,
-            delta: float, rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
+            delta: float, rng: np.random.Generator) -> tuple[audit_canaries.Guesses, float]:
     """Trains once through the real loop.
 
     Args:
@@ -110,7 +307,7 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: flo
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
-    dealt = partition.assign(n, u, rng.bytes(32))
+    dealt = sealing.assign(n, u, rng.bytes(32))
     coins = rng.integers(0, 2, len(made.units))
     y = np.array(dataset.y_train, np.int32)
     first = dealt.index[:, 0]  # of the records of each unit
@@ -124,6 +321,53 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: flo
             Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
         state = loop.train(job, placed, state, config.planned_steps)
-        return guesses.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
+        return audit_canaries.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
 
 
+def both_views_of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
+    """Attacks two trainings, one by each view: canaries of the one are no use in the other.
+
+    Args:
+        target: The method and its promise.
+        dataset: The records.
+        canaries: How many canaries are put among the records; where every released value is seen,
+            as many of them as have a unit.
+        log: Prints a line of the audit.
+
+    Returns:
+        The report, whose last line has both numbers beside the claim.
+
+    Raises:
+        UserError: Too many canaries, or a run that cannot be.
+    """
+    seen = min(canaries, room(target, dataset))
+    white = of_dataset(target, dataset, seen, log)
+    black = black_box_of_dataset(target, dataset, canaries, log)
+    both = dataclasses.replace(
+        black, subject=f"{target.method} with {canaries} canaries",
+        findings=(*white.findings, *black.findings),
+        limits=tuple(dict.fromkeys((*white.limits, *black.limits))),
+        facts={**black.facts, "canaries_seen_by_all_releases": seen})
+    return dataclasses.replace(both, closing=f"{both.last_line}; " + beside_the_claim(
+        target, white.findings, black.findings))
+
+
+def beside_the_claim(target: Target, white: tuple[Finding, ...], black: tuple[Finding, ...]
+                     ) -> str:
+    """Returns what is claimed, and what each view certifies of it, in a line.
+
+    Args:
+        target: The promise.
+        white: Findings where every released value is seen.
+        black: Findings of samples alone.
+    """
+    measure = f"epsilon at delta {target.delta:g}"
+
+    def certified(findings: tuple[Finding, ...]) -> str:
+        values = [finding.certified for finding in findings
+                  if finding.measure == measure and finding.certified is not None]
+        # Of several attacks the last finding has the best, at the confidence of all together.
+        return f"{values[-1]:.3g}" if values else "nothing"
+
+    return (f"{measure}: claimed {at_most(target.epsilon)}, certified {certified(white)} from "
+            f"every released value and {certified(black)} from samples alone")

@@ -1,4 +1,4 @@
-"""The command line: one clear line for an error, exit codes, and flags from dataclasses."""
+"""The command line: flags from dataclasses, one clear line for an error, exit codes, printing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import json
 import os
 import re
 import sys
@@ -15,9 +16,12 @@ from typing import Any, TypeVar
 
 import tyro
 
-from dpgen_jax.core import platforms
+from dpgen_jax.core import files
+from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import as_typed, tell
 from dpgen_jax.core.errors import UserError, nearest, one_line
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.terms import at_most
 
 T = TypeVar("T")
 INCOMPLETE = 4
@@ -217,4 +221,31 @@ def use_all_cores() -> None:
     if ("JAX_NUM_CPU_DEVICES" not in os.environ
             and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
         with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices
-            jax.config.update("jax_num_cpu_devices", min(16, platforms.cores()))
+            jax.config.update("jax_num_cpu_devices", min(16, files.cores()))
+
+
+BOUNDS = ("epsilon", "delta", "epsilon_without_it", "spent", "own_cost_rdp",
+          "may_be_too_low_with_probability", "independent", "laws of the entries")
+"""Names of numbers that are upper bounds"""
+
+
+def print_record(record: Json, as_json: bool) -> None:
+    """Prints a record to stdout.
+
+    Args:
+        record: Names and values; a value may itself be a dictionary.
+        as_json: Whether to print strict JSON, in which an infinite number is "inf".
+    """
+    if as_json:
+        print(json.dumps(to_json(record), indent=1))
+        return
+    for name, value in record.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {_text(key, part)}" for key, part in value.items())
+        print(f"{name.replace('_', ' ') + ':':14} {value}")
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return at_most(value) if name in BOUNDS else f"{value:.6g}"
+    return str(value)

@@ -1,4 +1,17 @@
-"""Several processes, one run: process 0 leads, the others follow.
+"""Several processes in one run: how they find each other, exchange messages, and end together.
+
+The place of this process among those of its run, as the system says that started them.
+
+JAX asks SLURM, Open MPI, Kubernetes and TPU pods for it, but tells nobody: it begins at once,
+before the processes have met (`core.hosts`).
+
+The meeting of the processes of a run, before JAX's own runtime starts on the same port.
+
+JAX ends a process with a stack trace where others do not come, and ends all where one comes twice
+or late. So process 0 first waits here for all others, each of which says its number and its flags,
+and answers all at once: that they can begin, or why they cannot. Whoever comes later finds JAX's
+service instead, which does not speak as process 0 does here. A process that dies while it waits is
+forgotten, and whoever is started in its place is welcome.
 
 The leader alone has the run folder, the ledger, the clock and the source of noise. Before each
 thing that all devices must do together it tells the others (`tell`), who hear it (`hear`) and do
@@ -7,10 +20,18 @@ the same with the units that they have. With one process telling does nothing.
 No record and no label is told. Which unit has which record and the bits of the noise are, and the
 devices add up their sums of messages over the same network: the hosts and the network between them
 lie inside the trust boundary.
+
+The end of a run of several processes: all end, by the same exit code, and none waits for others.
+
+The others wait for orders of the process that leads (`core.hosts`). It tells them the end where it
+can; where a process cannot, it ends at once, and a broken connection tells them. That of the
+process that leads is noticed by a thread of each other one: JAX's own runtime, which the leader
+serves, would end them with its stack trace.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -19,13 +40,289 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Callable, Sequence
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgen_jax.core import batch_system, meeting, platforms
+from dpgen_jax.core import files
+from dpgen_jax.core.console import tell as tell_user
 from dpgen_jax.core.errors import UserError, one_line
+
+
+class BatchPlace(NamedTuple):
+    """The place of a process in its run.
+
+    Attributes:
+        coordinator: HOST:PORT of process 0.
+        processes: How many there are in all.
+        process_id: The number of this one.
+    """
+
+    coordinator: str
+    processes: int
+    process_id: int
+
+
+def place_in_batch_system(seconds: int) -> BatchPlace | None:
+    """Returns this process's place; None where this version of JAX does not tell.
+
+    Args:
+        seconds: How long a system may take to name the machine of process 0.
+
+    Raises:
+        UserError: No system started this process, or it does not answer.
+    """
+    try:  # JAX has no public form of it
+        from jax._src.clusters import ClusterEnv
+
+        detect = ClusterEnv.auto_detect_unset_distributed_params
+    except (ImportError, AttributeError):
+        return None
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    try:
+        coordinator, processes, process_id, _ = detect(address, None, None, None, None, seconds)
+    except TypeError:
+        return None
+    except Exception as error:  # of as many kinds as there are systems
+        raise UserError("--coordinator auto: the batch system does not say which process this is "
+                        f"({one_line(error, 200)}); give --coordinator HOST:PORT --processes N "
+                        "--process-id I") from error
+    if coordinator is None or processes is None or process_id is None:
+        raise UserError("--coordinator auto finds no SLURM step, Open MPI, Kubernetes or TPU pod "
+                        "that started this process; give --coordinator HOST:PORT --processes N "
+                        "--process-id I")
+    return BatchPlace(coordinator, processes, process_id)
+
+
+MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dataset", "--schema",
+              "--test-csv", "--class-names", "--public-dataset")
+"""Flags of which each machine may have its own: paths, of which the content is compared later"""
+MOST_BYTES = 2**20
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
+"""seconds, seconds and times after which a machine that says nothing at all is gone"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrival:
+    """A process as it presents itself.
+
+    Attributes:
+        process: Its number.
+        processes: How many it expects in all.
+        version: Of JAX.
+        flags: Its flags and their values, without those that may differ.
+        threads: By how many threads XLA would split the products of a CPU there.
+    """
+
+    process: int
+    processes: int
+    version: str
+    flags: Mapping[str, str]
+    threads: int
+
+
+def flags(words: Sequence[str]) -> dict[str, str]:
+    """Returns the flags of a command and their values, without those that may differ.
+
+    Args:
+        words: The words of the command.
+    """
+    values: dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            values[name] = value
+        else:
+            values[name] = f"{values.get(name, '')} {word}".strip()
+    return {name: value for name, value in values.items() if name not in MAY_DIFFER}
+
+
+class Met(NamedTuple):
+    """The outcome of a meeting for one process.
+
+    Attributes:
+        connections: They stay open until a process ends: of process 0 to all others, of another one
+            to process 0.
+        threads: The largest number of threads that any of them has, the same for all.
+    """
+
+    connections: list[socket.socket]
+    threads: int
+
+
+def meet(place: str, mine: Arrival, seconds: float) -> Met:
+    """Waits until all processes of the run have come.
+
+    Args:
+        place: HOST:PORT of process 0.
+        mine: This process.
+        seconds: How long, at most.
+
+    Returns:
+        The connections to the others, and what all have agreed on.
+
+    Raises:
+        UserError: Where they do not come, or cannot make one run: on all of them.
+    """
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"--coordinator {place} is no HOST:PORT, as host0:1234")
+    if mine.process == 0:
+        return _receive(int(port), mine, seconds)
+    return _arrive(host.strip("[]"), int(port), mine, seconds)
+
+
+def _receive(port: int, mine: Arrival, seconds: float) -> Met:
+    """Process 0: waits for the others, and answers all at once."""
+    others: dict[int, socket.socket] = {}
+    threads = mine.threads
+    end = time.monotonic() + seconds
+    with _server(port) as server, contextlib.ExitStack() as stack:
+        try:
+            while len(_waiting(others)) + 1 < mine.processes:
+                try:
+                    server.settimeout(max(0.01, end - time.monotonic()))
+                    connection = stack.enter_context(server.accept()[0])
+                except TimeoutError:
+                    there = _waiting(others)
+                    missing = [str(i) for i in range(1, mine.processes) if i not in there]
+                    raise UserError(
+                        f"process {', '.join(missing)} of {mine.processes} did not come to port "
+                        f"{port} within {seconds:g} s: start all with the same command, but for "
+                        "--process-id; --join-seconds waits longer") from None
+                theirs = _arrival(connection)
+                if theirs is None:  # a scan of ports, as it may be
+                    continue
+                if theirs.process == 0 or theirs.process in _waiting(others):
+                    _answer(connection, f"another process {theirs.process} has come to the run "
+                                        "already; give each its own --process-id")
+                    continue
+                others[theirs.process] = connection
+                _require_alike(mine, theirs)
+                threads = max(threads, theirs.threads)
+        except UserError as error:
+            for connection in others.values():
+                _answer(connection, str(error))
+            raise
+        for connection in others.values():
+            _answer(connection, "", threads)
+        stack.pop_all()
+        return Met(list(others.values()), threads)
+
+
+def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
+    """The processes that have come and still wait: the system closes the end of one that died."""
+    return {process for process, connection in others.items() if _is_open(connection)}
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether the process at the other end of a connection lives; it has said all it has to."""
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(10)
+
+
+def _arrival(connection: socket.socket) -> Arrival | None:
+    """The process that has come; None for what is no process of a run."""
+    connection.settimeout(10)
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        return Arrival(**_read(connection))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _server(port: int) -> socket.socket:
+    """Listens on all addresses of this machine."""
+    both = socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(("", port), backlog=1024, dualstack_ipv6=both,
+                                    family=socket.AF_INET6 if both else socket.AF_INET)
+    except OSError as error:
+        raise UserError(f"port {port} of --coordinator cannot be used here ({error.strerror}), as "
+                        "where another run has it: name another one") from error
+
+
+def _require_alike(mine: Arrival, theirs: Arrival) -> None:
+    """Refuses a process that was started for another run. Raises: UserError."""
+    who = f"process {theirs.process} was started with"
+    if theirs.processes != mine.processes:
+        raise UserError(f"{who} --processes {theirs.processes}, and process 0 with "
+                        f"{mine.processes}")
+    if theirs.version != mine.version:
+        raise UserError(f"process {theirs.process} has JAX {theirs.version}, and process 0 "
+                        f"{mine.version}")
+    differ = sorted(name for name in {**mine.flags, **theirs.flags}
+                    if mine.flags.get(name) != theirs.flags.get(name))
+    if differ:
+        raise UserError(f"{who} another {', '.join(name or 'method' for name in differ)} than "
+                        "process 0; start all with the same command, but for --process-id")
+
+
+def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
+    """Another process: presents itself to process 0, and waits for its answer."""
+    place, end, why = f"{host}:{port}", time.monotonic() + seconds, ""
+    while time.monotonic() < end:
+        try:
+            connection = socket.create_connection((host, port), max(0.01, end - time.monotonic()))
+        except OSError as error:
+            why = error.strerror or str(error)
+            time.sleep(0.1)
+            continue
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
+            connection.settimeout(seconds + 10)  # process 0 answers within its own
+            try:
+                _send(connection, dataclasses.asdict(mine))
+                answer = _read(connection)
+                fault, threads = str(answer["error"]), int(answer["threads"])
+            except (OSError, ValueError, TypeError, KeyError):
+                raise UserError(
+                    f"what answers at --coordinator {place} does not wait for this process: the "
+                    "run has begun without it, or was refused, or the port is another's; start "
+                    "all processes together") from None
+            if fault:
+                raise UserError(fault)
+            stack.pop_all()
+            return Met([connection], threads)
+    raise UserError(f"nobody answers at --coordinator {place} ({why}): start process 0 there, "
+                    f"within {seconds:g} s; --join-seconds waits longer")
+
+
+def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
+    """Tells a process why it cannot begin, or with no error the number of threads that all have."""
+    with contextlib.suppress(OSError):
+        _send(connection, {"error": error, "threads": threads})
+
+
+def _send(connection: socket.socket, content: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def _read(connection: socket.socket) -> dict[str, Any]:
+    """One line of JSON. Raises: OSError, ValueError."""
+    with connection.makefile("rb") as file:
+        line = file.readline(MOST_BYTES)
+    content = json.loads(line)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object")
+    return content
+
 
 DEAD_AFTER = 30
 """Seconds without a sign of life after which a process counts as dead, and all end."""
@@ -104,8 +401,8 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     place = _place(hosts)
     if place:
         seconds = hosts.join_seconds
-        Team.connections, most = meeting.meet(place.coordinator, meeting.Arrival(
-            place.process_id, place.processes, jax.__version__, meeting.flags(words), threads()),
+        Team.connections, most = meet(place.coordinator, Arrival(
+            place.process_id, place.processes, jax.__version__, flags(words), threads()),
             max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
         # The public state is computed by each process for itself, and must be the same on all.
         os.environ[THREADS] = str(most)
@@ -138,17 +435,17 @@ def threads() -> int:
     if devices < 1:
         forced = re.findall(r"host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
         devices = int(forced[-1]) if forced else 1
-    return max(int(number) if number else platforms.cores(), devices)
+    return max(int(number) if number else files.cores(), devices)
 
 
-def _place(hosts: Hosts) -> batch_system.Place | None:
+def _place(hosts: Hosts) -> BatchPlace | None:
     """Returns the place of this process, as the user or the batch system says; None: JAX finds it.
 
     Raises: UserError.
     """
     if hosts.coordinator and hosts.processes and hosts.process_id is not None:
-        return batch_system.Place(hosts.coordinator, hosts.processes, hosts.process_id)
-    return batch_system.place(LONGEST_START)
+        return BatchPlace(hosts.coordinator, hosts.processes, hosts.process_id)
+    return place_in_batch_system(LONGEST_START)
 
 
 def count() -> int:
@@ -306,3 +603,149 @@ def _unpacked(parcel: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     with np.load(io.BytesIO(parcel), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     return json.loads(arrays.pop("_").tobytes()), arrays
+
+
+PATIENCE = 5.0
+"""Seconds that the process that leads waits for the others, once it has sent them its exit code."""
+GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
+        "charged stays charged; `--resume` goes on, with any number of processes")
+
+
+@contextlib.contextmanager
+def leading(code: Callable[[], int]) -> Iterator[None]:
+    """Tells the others, who wait for orders, that the run has ended, and with what exit code.
+
+    Args:
+        code: The exit code of a run that ends without an error.
+    """
+    Team.signal, Team.ended = None, False
+    try:
+        yield
+    except (UserError, OSError, SystemExit) as error:
+        with contextlib.suppress(Exception):  # one that has ended does not hide the reason
+            _end(_exit_code(error))
+        raise
+    try:
+        _end(code())
+    except Exception:
+        tell_user("warning: another process ended before it heard that the run is done; what this "
+                  "one "
+              "wrote is whole", sys.stderr)
+        end_at_once(code())
+
+
+def end_at_once(code: int) -> None:
+    """Ends this process where it is one of several; a single one goes on.
+
+    In the middle of what all do together the others hear no order. The process that leads sends
+    them its exit code on the connections of their meeting; of another, a broken one tells them.
+
+    Args:
+        code: The exit code.
+    """
+    if count() > 1:
+        _tell_code(code)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _end(code: int) -> None:
+    tell(END, {"code": code})
+    Team.ended = True
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with this error, as `cli.main` has it."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, OSError):
+        return UserError.exit_code
+    code = getattr(error, "exit_code", getattr(error, "code", 1))
+    return 0 if code is None else code if isinstance(code, int) else 1
+
+
+@contextlib.contextmanager
+def alive() -> Iterator[None]:
+    """Ends this process at once where it fails and the others do not know, who wait for it.
+
+    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
+    tells them. Where the process that leads is gone, the others end with a line.
+    """
+    if not leads() and Team.connections:
+        threading.Thread(target=_watch, args=Team.connections, daemon=True).start()
+    try:
+        yield
+        _meet_at_the_end()
+    except BaseException as error:
+        if count() == 1:
+            raise
+        if Team.ended:
+            _leave()
+            raise
+        if isinstance(error, UserError | OSError):
+            tell_user(f"error: {one_line(error)}", sys.stderr)
+        elif isinstance(error, KeyboardInterrupt):
+            tell_user("interrupted", sys.stderr)
+        elif _is_connection(error):
+            tell_user(f"error: {GONE}", sys.stderr)
+        elif not isinstance(error, SystemExit):
+            traceback.print_exc()
+        end_at_once(_exit_code(error))
+    _leave()
+
+
+def _meet_at_the_end() -> None:
+    """Waits until all are done, of processes that no order has ended, as of a rehearsal.
+
+    Until then `_watch` ends this one where the process that leads fails.
+    """
+    if Team.ended or count() == 1:
+        return
+    if leads():
+        _end(0)
+    else:
+        hear()
+
+
+def _watch(leader: socket.socket) -> None:
+    """Waits until the process that leads has ended; then this one ends too, by its exit code."""
+    leader.settimeout(None)
+    try:
+        said = leader.recv(1)
+    except OSError:  # a network that fails for a while: JAX's signs of life decide
+        return
+    if not Team.ended:
+        tell_user(f"error: {GONE}", sys.stderr)
+        end_at_once(said[0] if said else 1)
+
+
+def _tell_code(code: int) -> None:
+    """Tells the others, where this process leads, by what exit code it ends at once.
+
+    It waits for them to end first: JAX's runtime, which this process serves, could else end them
+    with its stack trace before they read the code.
+    """
+    others = Team.connections if leads() else ()
+    for connection in others:
+        with contextlib.suppress(OSError):
+            connection.send(bytes([code % 256]))
+    last = time.monotonic() + PATIENCE
+    for connection in others:
+        with contextlib.suppress(OSError):
+            connection.settimeout(max(0.01, last - time.monotonic()))
+            connection.recv(1)
+
+
+def _leave() -> None:
+    """Parts from the others, who know that the run has ended and are at the same point."""
+    if count() > 1:
+        import jax
+
+        jax.distributed.shutdown()
+
+
+def _is_connection(error: BaseException) -> bool:
+    """Whether JAX lost another process, which it tells in errors of several kinds."""
+    return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+            or "gloo" in str(error).lower())

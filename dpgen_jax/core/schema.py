@@ -38,7 +38,7 @@ class ImageSpec:
 Sort = Literal["value", "flag", "onehot"]
 """A run of encoded features: a number in [0, 1], a null flag, or the places of a one-hot."""
 Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "duration"]
-"""How the values of a column are written: as they are coded, or as `data.forms` says."""
+"""How the values of a column are written: as they are coded, or as `data.table.forms` says."""
 
 
 def _later(default: object) -> Any:
@@ -69,14 +69,14 @@ class Column:
         nullable: Whether a value may be missing.
         special: Values of a number that stand beside its range, such as 0 or 99.
         scale: Whether equal parts of [0, 1] are equal parts of the range, or of its logarithm
-            (`data.transform.unit`).
+            (`data.table.transform.unit`).
         written: What the texts of the column are; a date is a number of days, a date with a time, a
             time and a duration are numbers of seconds.
         format: The format of a date, time or duration.
         unit: The text around a number, with {} in its place.
         decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
-        dtype: The type in frames and Parquet files (`data.column_types`); "" for the kind's.
+        dtype: The type in frames and Parquet files (`data.table.columns`); "" for the kind's.
             It changes nothing that is learned, and columns that differ in it alone are equal.
     """
 
@@ -146,7 +146,8 @@ class TableSpec:
         label_position: The place of the label among all columns of the file but identifiers, from
             0.
         identifiers: The columns that are never read, in the order of the file.
-        constraints: What holds between the columns of every row, as `data.constraints` reads it.
+        constraints: What holds between the columns of every row, as `data.table.constraints` reads
+        it.
         targets: Names of columns that an evaluation predicts beside the label. They change nothing
             that is trained, and schemas that differ in them alone are equal.
         derived: Names of columns that the constraints make functions of others: no method needs to

@@ -1,4 +1,4 @@
-"""The types that every part shares: `Private`, `Records`, `ImageSpec`, `TableSpec`, `Method`.
+"""The types that every part shares: `Private`, `Records`, `Subjects`, the schema and `Method`.
 
 Letters for shapes, used in every docstring of the package:
   U units (teachers, critics, clients or records)
@@ -18,37 +18,65 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.refinement import Refinement
 from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Spec, TableSpec, Written
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
-__all__ = [
-    "EMPTY",
-    "NO_LABEL",
-    "Array",
-    "CountTable",
-    "BudgetExceeded",
-    "Column",
-    "Identifier",
-    "ImageSpec",
-    "Method",
-    "Metrics",
-    "PostTraining",
-    "Pretraining",
-    "Private",
-    "PyTree",
-    "Records",
-    "Refinement",
-    "Spec",
-    "TableSpec",
-    "UserError",
-    "Written",
-    "unseal",
-]
+__all__ = ["Array", "BudgetExceeded", "Column", "CountTable", "EMPTY", "Identifier", "ImageSpec",
+           "Method", "Metrics", "NO_LABEL", "PostTraining", "Pretraining", "Private", "PyTree",
+           "Records", "Refinement", "Spec", "Subjects", "TableSpec", "UserError", "Written",
+           "unseal"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """A public estimate on the host, after `Method.finalize`.
+
+    It reads released values alone and costs no privacy.
+
+    Attributes:
+        check: ``check() -> str``, a line that says what it takes at most; raises UserError where
+            it cannot be made here. It is called before anything is spent.
+        apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
+            names, shapes and types. Where it raises, or changes one of these, the model of
+            `Method.finalize` is released, and a resumed run refines it at no cost.
+    """
+
+    check: Callable[[], str]
+    apply: Callable[[Any, Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subjects:
+    """Who has which row of a table.
+
+    Public are the column, the limit and the number of subjects of the training part; all else is as
+    private as the records, and so is the number of rows.
+
+    Attributes:
+        column: The name of the column whose values are the subjects.
+        rows: k, the most rows of a subject that are kept, chosen without looking at the records.
+        ids: uint8 [U, 16], a hash of the name of each subject of the training part.
+        train: int32 [n], the subject 0..U-1 of each training row.
+        test: int32 [n'], the subject of each held-out row, 0..U'-1 of others; None without a
+            held-out part.
+    """
+
+    column: str
+    rows: int
+    ids: np.ndarray
+    train: np.ndarray
+    test: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """U, the public number of subjects of the training part."""
+        return len(self.ids)
+
 
 T = TypeVar("T")
 Array = jax.Array
@@ -221,7 +249,7 @@ class Method:
     units, adds noise and decodes; `absorb` takes the released value into the public state. The
     privacy events of the mechanism are all that the accountant is told. Where the schedule of the
     mechanism samples the units of a round, what `learn` returns is not kept. `learn` and `answer`
-    multiply no matrices of integers, which `methods.shared.precision` would round.
+    multiply no matrices of integers, which `run.capacity` would round.
 
     A generator has `sample`, a classifier has `predict`.
 
@@ -247,11 +275,11 @@ class Method:
             It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
             `class_shares`: the model of records whose columns are as wanted alone, by name
-            (`methods.shared.grid.Wanted`), and their share among all. None: it cannot.
+            (`methods.shared.table_plan.Wanted`), and their share among all. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
-        refinement: `core.refinement.Refinement`, or None.
+        refinement: `core.types.Refinement`, or None.
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
             all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.

@@ -10,26 +10,9 @@ from typing import get_args
 import numpy as np
 
 from dpgen_jax.core.console import program
-from dpgen_jax.core.reading import limited
+from dpgen_jax.core.files import limited
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import (
-    celeba,
-    cifar10,
-    femnist,
-    folders,
-    glyphs,
-    held_out,
-    images,
-    npz,
-    parquet,
-    places,
-    places365,
-    public_tables,
-    schema,
-    subjects,
-    tables,
-    tfds,
-)
+from dpgen_jax.data import parts, places, tfds
 from dpgen_jax.data.base import (
     MAX_SIDE,
     MIN_SIDE,
@@ -38,10 +21,14 @@ from dpgen_jax.data.base import (
     Resize,
     Uncovered,
     assemble,
+    declared_classes,
+    fixed_classes,
+    with_names,
 )
-from dpgen_jax.data.class_names import declared, fixed_classes, with_names
+from dpgen_jax.data.images import digits, folders, npz, photographs
 from dpgen_jax.data.parts import without_empty_slots
 from dpgen_jax.data.places import kind_of, missing
+from dpgen_jax.data.table import frames, schema, subjects, tables
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
@@ -71,8 +58,8 @@ class Source:
 
 def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
     """Draws the glyphs in the requested size."""
-    fixed_classes("glyphs", glyphs.DIGITS, classes)
-    return glyphs.glyphs() if image_size is None else glyphs.glyphs(image_size)
+    fixed_classes("glyphs", digits.GLYPH_DIGITS, classes)
+    return digits.glyphs() if image_size is None else digits.glyphs(image_size)
 
 
 def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
@@ -95,7 +82,7 @@ def _load_parquet(place: str, schema_file: str | None, test_csv: str | None, uni
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.parquet(place, schema_file, test_csv, column, rows)
-    return parquet.parquet(place, _declared("parquet", place, schema_file), test_csv)
+    return frames.parquet(place, _declared("parquet", place, schema_file), test_csv)
 
 
 def _declared(kind: str, place: str, schema_file: str | None) -> schema.Schema:
@@ -115,26 +102,26 @@ def _load_tfds(name: str, classes: int | None, image_size: int | None, download:
 
 SOURCES = {
     "glyphs": Source(_load_glyphs, sized=False),
-    "digits": Source(images.digits),
-    "breast_cancer": Source(public_tables.breast_cancer, options=()),
-    "idx": Source(images.idx, "DIR"),
+    "digits": Source(digits.digits),
+    "breast_cancer": Source(tables.breast_cancer, options=()),
+    "idx": Source(digits.idx, "DIR"),
     "npz": Source(npz.npz, "FILE"),
     "folder": Source(folders.folder, "DIR",
                      (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize",
                       "background")),
-    "celeba": Source(celeba.celeba, "DIR",
+    "celeba": Source(photographs.celeba, "DIR",
                      ("attribute", *IMAGE_OPTIONS, "skip_bad", "resize", "split", "background"),
                      sized=False),
-    "places365": Source(places365.places365, "DIR",
+    "places365": Source(photographs.places365, "DIR",
                         ("attribute", *IMAGE_OPTIONS, "class_names", "skip_bad", "resize",
                          "per_class", "background"), sized=False),
-    "cifar10": Source(cifar10.cifar10, "DIR"),
-    "femnist": Source(femnist.femnist, "FILE.h5"),
+    "cifar10": Source(photographs.cifar10, "DIR"),
+    "femnist": Source(digits.femnist, "FILE.h5"),
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
                                         "label")),
     "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
-    "adult": Source(public_tables.adult, "DIR", ()),
+    "adult": Source(tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
 
@@ -202,7 +189,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
     with limited(max_gb):
-        listed = declared(class_names)
+        listed = declared_classes(class_names)
         names = tuple(name for name in listed if name != folders.OTHERS or kind != "folder")
         options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
@@ -221,7 +208,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         known = data.content or places.content(kind, place)
         data = dataclasses.replace(data, content=known, options={
             name: recorded[name] for name in ("kind", *RECORDED) if recorded[name] is not None})
-        return held_out.hold_out(data, test_fraction) if test_fraction else data
+        return parts.hold_out(data, test_fraction) if test_fraction else data
 
 
 def content(spec: str) -> str:
@@ -295,7 +282,7 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
         classes = max(int(y.max()) + 1, 1)  # what is negative is refused by its row
         uncovered = (Uncovered(f"the number of classes, {classes}, is read from the labels",
                                f"classes={classes}"),)
-    data = assemble("arrays", classes, (images.to_bytes("x", x), y), None,
+    data = assemble("arrays", classes, (digits.to_bytes("x", x), y), None,
                     ["image height, width and channels are read from the array shapes"])
     return dataclasses.replace(data, uncovered=uncovered)
 

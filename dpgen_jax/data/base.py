@@ -1,23 +1,63 @@
-"""The `Dataset`, the checks of images, and the helpers that all loaders share."""
+"""The `Dataset`, the checks of images and class names, and the helpers that all loaders share.
+
+Large arrays of files, mapped into memory rather than read.
+
+A page is loaded when it is used, and the system may drop it again: a process that deals a part of
+the records to its units needs memory for these. The file must stay as it is while it is in use.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
-from dpgen_jax.core import checks
-from dpgen_jax.core.reading import require_memory
-from dpgen_jax.core.subjects import Subjects
+from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import ImageSpec, Spec, UserError
+from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
+
+LARGE_ARRAY = 2**26
+"""Bytes from which an array is mapped: what is smaller is read, and its file may change then."""
+
+
+def require_mapped_memory(what: str, size: float, beside: float = 0) -> None:
+    """Before records are read, of which those from `LARGE` on lie in a file.
+
+    A machine has these in memory as it deals them to the units that it has: of several machines
+    each has a share of them.
+
+    Args:
+        what: What an error calls them.
+        size: Their bytes.
+        beside: The bytes of what is in memory meanwhile.
+
+    Raises:
+        UserError: They need more memory than is allowed.
+    """
+    files.require_memory(what, size / (hosts.machines() if size >= LARGE_ARRAY else 1) + beside)
+
+
+def mapped_array(file: Path | IO[bytes], dtype: np.dtype, offset: int, shape: tuple[int, ...],
+                 by_column: bool = False) -> np.ndarray:
+    """Maps an array, read-only.
+
+    Args:
+        file: The file, in which it lies as it is; one that is open may be closed afterwards.
+        dtype: The type of its elements.
+        offset: The bytes before it.
+        shape: Its shape.
+        by_column: Whether it lies there in the order of Fortran.
+    """
+    return np.memmap(file, dtype, "r", offset, shape, "F" if by_column else "C")
+
 
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
@@ -47,7 +87,7 @@ class Uncovered:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Labelled records. Arrays are read-only; of a mapped file x may be a `core.picked.Picked`.
+    """Labelled records. Arrays are read-only; of a mapped file x may be a `core.arrays.Picked`.
 
     n counts the records that are listed: one that was left out for its content or label is an empty
     slot, with y = `types.EMPTY` and x = 0. The held-out part has no empty slots. Of a data set with
@@ -66,7 +106,7 @@ class Dataset:
         private_notes: Lines for the data holder's terminal. NEVER write them to a file.
         bought: The purchases made under differential privacy on these records, such as entries of
             the schema, as rows of `accountant.events.to_json`; each run on them charges them.
-        held_out: How many records `held_out.hold_out` moved out of the training part; public, and 0
+        held_out: How many records `parts.hold_out` moved out of the training part; public, and 0
             of a data set with subjects.
         bought_unit: Whom the purchases protect: "record" or "client".
         clients: int32 [n], the client 0..U-1 of each training record; None where the source does
@@ -147,10 +187,10 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     """Checks one part, resizes and freezes it."""
     if x.dtype != np.uint8:
         raise UserError(f"{part}: images are {x.dtype}, expected uint8 or floats in [0, 1]")
-    x = checks.images(part, x)
+    x = arrays.check_images(part, x)
     if not len(x):
         raise UserError(f"{part}: no records; at least 1 is needed")
-    checks.labels(part, y, len(x), classes)
+    arrays.check_labels(part, y, len(x), classes)
     if image_size is not None and x.shape[1:3] != (image_size, image_size) and x.size:
         require_memory(f"{part}: {len(x):,} images of {image_size} x {image_size} pixels",
                        len(x) * image_size**2 * x.shape[3])
@@ -303,3 +343,113 @@ def quoted(text: str) -> str:
         text: Any text.
     """
     return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"
+
+
+FASHION_CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
+                   "Bag",
+                   "Ankle boot")
+"""The classes of Fashion-MNIST, as its authors name them; the first also stands for tops."""
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship",
+                   "truck")
+
+
+def official_classes(data: Dataset, names: Sequence[str]) -> Dataset:
+    """Returns a public data set with the names that its classes have in public.
+
+    Args:
+        data: Images.
+        names: The names; numbers, of which nobody needs to be told, and another number of names
+            than of classes change nothing.
+    """
+    if len(names) != data.spec.classes or all(name.isdecimal() for name in names):
+        return data
+    return with_names(data, tuple(names))
+
+
+def declared_classes(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of classes that the user declares.
+
+    Args:
+        names: The names, a text with commas between them, or the path of a text file with one name
+            a line; None for none.
+
+    Raises:
+        UserError: A name cannot be used, or the file cannot be read.
+    """
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        names = _lines(Path(names)) if _is_path(names) else names.split(",")
+    return checked_classes([str(name).strip() for name in names], "--class-names")
+
+
+def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
+    """Returns the names of classes, unchanged.
+
+    Args:
+        names: The names.
+        source: Where they come from, for errors.
+
+    Raises:
+        UserError: A name is empty, not printable or there twice.
+    """
+    if not names:
+        raise UserError(f"{source} names no class; name 1 or more")
+    earlier: set[str] = set()
+    for name in names:
+        if not name or not name.isprintable():
+            raise UserError(f"{source}: '{shown(name)}' cannot be the name of a class; use "
+                            "printable text")
+        if name in earlier:
+            raise UserError(f"{source}: {name!r} is named twice; remove one")
+        earlier.add(name)
+    return tuple(names)
+
+
+def fixed_classes(name: str, actual: int, declared: int | None) -> int:
+    """Returns the number of classes of a source that publishes it.
+
+    Args:
+        name: The name of the source.
+        actual: Its number of classes.
+        declared: The number that the user declares; None for none.
+
+    Raises:
+        UserError: The user declares another number.
+    """
+    if declared not in (None, actual):
+        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
+                        "drop the option")
+    return actual
+
+
+def with_names(data: Dataset, names: tuple[str, ...]) -> Dataset:
+    """Returns a data set of images whose schema has these class names.
+
+    Args:
+        data: A data set.
+        names: The names of the classes; where there are none, and for tables, nothing changes.
+
+    Raises:
+        UserError: There is another number of names than of classes.
+    """
+    if not names or not isinstance(data.spec, ImageSpec):
+        return data
+    if len(names) != data.spec.classes:
+        raise UserError(f"--class-names has {len(names)} names, {data.name} {data.spec.classes} "
+                        "classes; name each once")
+    return dataclasses.replace(data, spec=dataclasses.replace(data.spec, class_names=names))
+
+
+def _is_path(text: str) -> bool:
+    """Returns whether a text is the path of a file rather than names."""
+    return "," not in text and exists(text) and not Path(text).is_dir()
+
+
+def _lines(path: Path) -> list[str]:
+    """Returns the lines of a text file, without empty ones at its end."""
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text in UTF-8 ({error}); write one name a line") from error
+    return text.rstrip().splitlines()

@@ -1,14 +1,44 @@
-"""Parts of a data set: some of its training records, and what belongs to them."""
+"""Parts of a data set, among them a held-out part for one that brings none: `--test-fraction`.
+
+A held-out part for a data set that brings none: `--test-fraction`.
+
+Guarantee of `hold_out` (replace-one record: the values and label behind one record change, n is
+public): one record of the training part changes, whatever the order of the records. All n records
+are ranked by a public hash of their own values and label, and of how many records equal to them are
+counted before; equal records are alike, so that only their number matters. The m records of the
+lowest rank are held out, where m = round(fraction n) is public. Let D' be D with one record r
+replaced by s. D has one r more than D': the last of them in the count. D' has one s more than D:
+again the last. All other records keep their hashes, and so their order among each other. Of that
+order of n - 1 records, the m-th lowest t is the only one whose part may differ: it is held out if
+the record added to it ranks above, and trained on if that ranks below. The training part is hence
+the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No guarantee
+rests on their order (`private.records`).
+
+Zero-out (s is an empty slot, which contributes nothing): empty slots rank above all records, so
+that s is trained on. The training parts then differ in r or t on the one side and s on the other:
+one record is left empty, and none is replaced. Ranked by a hash as records are, s could be held out
+in the place of t, and r be replaced by t, which moves a sum further than is charged.
+
+A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
+sorted by time), a record that is replaced and sorted in moves all others between the two parts.
+
+Subjects (replace-one subject: all its rows, and how many there are, change; the number of subjects
+is public) are ranked by a public hash of their names alone, of which no two are the same. The same
+argument holds with subjects in the place of records: one subject of the training part changes.
+
+No class is favoured, the parts do not depend on the order of the file, and what a share holds out,
+a larger one holds out too.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from dpgen_jax.core import digests, picked
-from dpgen_jax.core.types import EMPTY
+from dpgen_jax.core import arrays
+from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen
 
 Take = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -26,13 +56,13 @@ def copied(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def where_they_lie(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns some records, those of a mapped file without a copy (`core.picked.Picked`).
+    """Returns some records, those of a mapped file without a copy (`core.arrays.Picked`).
 
     Args:
         x: Records [n, ...].
         rows: bool [n], which of them.
     """
-    return copied(x, rows) if picked.mapping(x) is None else picked.pick(x, rows)
+    return copied(x, rows) if arrays.mapping(x) is None else arrays.pick(x, rows)
 
 
 def only(data: Dataset, rows: np.ndarray, take: Take = copied) -> Dataset:
@@ -81,4 +111,162 @@ def share_of(x: np.ndarray, data: Dataset) -> float:
 
 def _digests(x: np.ndarray) -> list[bytes]:
     """A digest of each record, without its label."""
-    return [digest.tobytes() for digest in digests.of(digests.rows(x), 16)]
+    return [digest.tobytes() for digest in arrays.digests_of(arrays.digest_rows(x), 16)]
+
+
+HELD_OUT_SHARE = 0.2
+"""The share that the command `train` holds out where the data bring no held-out part."""
+FEWEST = 3
+"""The records of which it holds out none where there are fewer."""
+HELD_OUT_NOTE = "held out for tests: a share of"
+"""The start of the public line on the held-out part, by which an evaluation compares it."""
+
+
+def held_out_note(fraction: float, column: str = "") -> str:
+    """Returns the public line on the held-out part.
+
+    Args:
+        fraction: The share of the records, or of the subjects.
+        column: The column of the subjects, if they are held out whole.
+    """
+    if column:
+        return (f"{HELD_OUT_NOTE} {fraction:g} of all units ({column}), by a public hash of their "
+                "names")
+    return (f"{HELD_OUT_NOTE} {fraction:g} of all records, by a public hash of their values and "
+            "labels")
+
+
+def held_out_hashes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Returns the hash of each record, as the module describes it; of different ones they differ.
+
+    Args:
+        x: Records [n, ...] of any type.
+        y: Labels int [n].
+
+    Returns:
+        uint8 [n, 24].
+    """
+    values = arrays.digests_of(arrays.digest_rows(x, np.asarray(y, np.int64)), 16)
+    place = arrays.counted_before(values).astype("<u8")
+    rank = arrays.digests_of(arrays.digest_rows(values, place), 8, person=b"held out")
+    return np.concatenate([rank, values], 1)
+
+
+def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
+    """Moves a share of the records to the held-out part.
+
+    Args:
+        data: A data set without a held-out part and without clients.
+        fraction: The share, above 0 and below 1; of n records, round(fraction n) are moved. Of a
+            data set with subjects it is that share of them, each with all its rows.
+        take: Takes the records of each part, as a copy or where they lie.
+
+    Returns:
+        The data set with both parts, each in the order that it had.
+
+    Raises:
+        UserError: For another fraction, for a data set that has a held-out part or clients, and
+            where a part would have no record.
+    """
+    check(fraction, data.x_test is not None, data.name)
+    if data.clients is not None:
+        raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
+                        "clients beforehand, and drop it")
+    if data.subjects is not None:
+        return _whole_subjects(data, data.subjects, fraction, take)
+    order = arrays.order_of_digests(held_out_hashes(data.x_train, data.y_train),
+                                    data.y_train == EMPTY)
+    lowest = _lowest(order, fraction, "records")
+    return _moved(data, lowest, fraction, take)
+
+
+def check(fraction: float, tested: bool, name: str) -> None:
+    """Refuses a share that cannot be held out, whatever the records are.
+
+    Args:
+        fraction: The share.
+        tested: Whether the data set has a held-out part already.
+        name: Its name, for messages.
+
+    Raises:
+        UserError: For such a share.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
+    if tested:
+        raise UserError(f"{name} has a held-out part already; drop --test-fraction")
+
+
+def count(fraction: float, n: int, what: str = "records") -> int:
+    """Returns how many records, or subjects, a share of n holds out.
+
+    Args:
+        fraction: The share, above 0 and below 1.
+        n: How many there are.
+        what: What they are, for messages.
+
+    Raises:
+        UserError: One of the parts would have none.
+    """
+    moved = round(fraction * n)
+    if not 0 < moved < n:
+        raise UserError(f"--test-fraction {fraction} of {n} {what} is {moved}; each part needs 1 "
+                        f"{what[:-1]} at least, so take another share")
+    return moved
+
+
+def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: Take
+                    ) -> Dataset:
+    """Moves a share of the subjects to the held-out part, each with all its rows."""
+    ranks = arrays.digests_of((name.tobytes() for name in subjects.ids), 16, person=b"held out")
+    lowest = _lowest(arrays.order_of_digests(ranks), fraction, "units")
+    numbers = np.where(lowest, np.cumsum(lowest), np.cumsum(~lowest)) - 1
+    rows = lowest[subjects.train]
+    test = numbers[subjects.train[rows & (data.y_train != EMPTY)]]
+    left = dataclasses.replace(subjects, ids=subjects.ids[~lowest],
+                               train=numbers[subjects.train], test=frozen(test, np.int32))
+    return _moved(dataclasses.replace(data, subjects=left), rows, fraction, take)
+
+
+def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
+    """Returns bool [n]: True for the share that comes first in an order, int [n]."""
+    lowest = np.zeros(len(order), bool)
+    lowest[order[:count(fraction, len(order), what)]] = True
+    return lowest
+
+
+def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Dataset:
+    """Returns the data set with these rows, bool [n], in the held-out part."""
+    tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
+    if not tested.any():
+        raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
+                        "read; take a larger share")
+    line = held_out_note(fraction, data.subjects.column if data.subjects else "")
+    return dataclasses.replace(
+        only(data, ~rows, take), x_test=take(data.x_train, tested),
+        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line),
+        held_out=0 if data.subjects else int(rows.sum()))
+
+
+def check_same_held_out(trained: Iterable[str], data: Dataset) -> None:
+    """Checks that what is tested on was held out when a release was trained.
+
+    Args:
+        trained: The public lines on the data in the release's statement.
+        data: The data set of the evaluation.
+
+    Raises:
+        UserError: The shares differ: what one held out, the other trained on.
+    """
+    before, now = ([line for line in map(str, lines) if line.startswith(HELD_OUT_NOTE)]
+                   for lines in (trained, data.notes))
+    if before != now:
+        raise UserError(f"{_said('the training', before)}, {_said('this evaluation', now)}: some "
+                        "records would be tested on that were trained on; pass the --test-fraction "
+                        "of the training")
+
+
+def _said(part: str, lines: list[str]) -> str:
+    """Returns what is known of a part's share, for a message."""
+    share = lines[0].removeprefix(HELD_OUT_NOTE).split()[0] if lines else "no share"
+    return f"{part} held out {share}"

@@ -1,4 +1,10 @@
-"""`tfds:NAME`: a data set of tensorflow-datasets, prepared where it is not, read by its own reader.
+"""`tfds:NAME`: a data set of tensorflow-datasets, prepared if necessary, read by its own reader.
+
+Tables of tensorflow-datasets: cells of their records, and what their description declares.
+
+The names of a `ClassLabel` are public, and so is that a feature is a number or a boolean. Bounds of
+numbers are in no description: where no schema declares them they are read from the records, and
+`uncovered`. Features that are texts are left out unless a schema declares them.
 
 A data set is prepared once, under TFDS_DATA_DIR, in the array_record format, which is read without
 TensorFlow. What others prepared is read in any format that tensorflow-datasets reads: array_record
@@ -8,21 +14,301 @@ and parquet by random access, tfrecord and riegeli with TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core import console
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json, require_memory
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import tfds_images, tfds_tables
-from dpgen_jax.data.base import Arrays, Dataset, Uncovered, assemble
-from dpgen_jax.data.class_names import fixed_classes, official
-from dpgen_jax.data.parsing import Cells
+from dpgen_jax.data import base, cache
+from dpgen_jax.data.base import (
+    Arrays,
+    Dataset,
+    Uncovered,
+    assemble,
+    fit,
+    fixed_classes,
+    listed,
+    official_classes,
+    same_shape,
+)
+from dpgen_jax.data.cache import Decoded
+from dpgen_jax.data.images import files
+from dpgen_jax.data.table import draft, parsing, schema, tables
+from dpgen_jax.data.table.parsing import Cells, coded, joined
+
+
+def read_images(name: str, builder: Any, split: str, records: Iterable[Any], image_size: int | None
+                ) -> Arrays:
+    """Reads the images and labels of one split.
+
+    Args:
+        name: The name of the data set, for errors.
+        builder: Its builder, prepared.
+        split: The name of the split.
+        records: Its records, which are not begun where the cache has their images and labels.
+        image_size: Pixels to which images are resized, or None.
+
+    Returns:
+        Images uint8 [n, H, W, ch], and labels int64 [n].
+
+    Raises:
+        UserError: An image or a label does not fit, there are more or fewer records than the
+            description states, or the cache folder cannot be used.
+    """
+    count = builder.info.splits[split].num_examples
+    prepared = _prepared(Path(builder.data_dir)) if count >= files.MANY else []
+    blocks = _blocks(f"tfds:{name}", split, count, records, image_size, bool(prepared))
+    if not prepared:
+        decoded = files.together(blocks)
+    else:
+        # It decodes with OpenCV where that is installed, and else with Pillow.
+        reader = ("tfds", version("tensorflow-datasets"), str(find_spec("cv2") is not None), split)
+        entry = cache.entry(prepared, None, image_size, reader=reader)
+        decoded = cache.kept(entry, count, blocks)
+    return decoded.pixels, np.array(decoded.labels, np.int64)
+
+
+def image_notes(builder: Any) -> tuple[str, ...]:
+    """Returns the line for the data holder on where decoded images are kept, if they are.
+
+    Args:
+        builder: The builder of a data set, prepared.
+    """
+    splits = [builder.info.splits[split].num_examples for split in ("train", "test")
+              if split in builder.info.splits]
+    return tuple(files.where_kept(max(splits) if _prepared(Path(builder.data_dir)) else 0))
+
+
+def _prepared(folder: Path) -> list[Path]:
+    """Returns the files of a data set: its records in any format, and what describes them.
+
+    Of one that does not lie on a disk there are none: nothing would tell that they have changed.
+    """
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
+
+def _blocks(source: str, split: str, count: int, records: Iterable[Any], image_size: int | None,
+            is_mapped: bool) -> Iterator[Decoded]:
+    """Yields images with their labels, some at a time."""
+    rest, shape, done = iter(records), None, 0
+    while part := list(itertools.islice(rest, files.BLOCK)):
+        images = [fit(record["image"], image_size) if image_size else record["image"]
+                  for record in part]
+        for i, image in enumerate(images, done):
+            shape = same_shape(f"{split} image {i}", image.shape, shape)
+            if image.dtype != np.uint8 or len(shape) != 3:
+                raise UserError(f"{source}, {split}: images are {image.dtype} of shape {shape}, "
+                                "expected uint8 [H, W, ch]")
+        if not done:
+            needs = base.require_mapped_memory if is_mapped else require_memory
+            needs(f"an array of {count:,} images like {split} image 0", count * images[0].nbytes)
+        done += len(part)
+        if done > count:
+            break
+        yield Decoded(np.stack(images), labels=tuple(int(record["label"]) for record in part))
+    if done != count or not count:
+        raise UserError(f"{source}: split {split!r} holds {done}{' or more' * (done > count)} "
+                        f"records and states {count}; prepare it again")
+
+
+MAX_LENGTH = 10_000
+"""The most numbers of one feature, each of which is a column."""
+NOTE = "columns, kinds and categories are those of the data set's description"
+
+
+def leaves(features: Mapping[str, Any], before: tuple[str, ...] = ()
+           ) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields the path and the feature of each part of a description, in the order of their names.
+
+    The description itself has another order in each process.
+
+    Args:
+        features: The description.
+        before: The path to it.
+    """
+    for name, feature in sorted(features.items()):
+        if hasattr(feature, "items"):
+            yield from leaves(feature, (*before, name))
+        else:
+            yield (*before, name), feature
+
+
+class Description:
+    """The columns that the description of a data set declares.
+
+    Attributes:
+        entries: Entries of each column's schema that are known without the data.
+        texts: The columns that are texts.
+        label: The column of the classes: the one that is meant to be predicted, or else the last
+            one of names; None where there is none.
+    """
+
+    def __init__(self, name: str, info: Any) -> None:
+        """Reads a description.
+
+        Args:
+            name: The name of the data set, for errors.
+            info: The description.
+
+        Raises:
+            UserError: It has a feature that is no cell of a table.
+        """
+        self.entries: dict[str, Json] = {}
+        self.texts: list[str] = []
+        self._places: dict[str, tuple[tuple[str, ...], Any, int | None]] = {}
+        for path, feature in leaves(info.features):
+            shape = getattr(feature, "shape", None)
+            kind = np.dtype(getattr(feature, "np_dtype", object)).kind
+            if shape is None or len(shape) > 1 or None in shape or kind not in "biufOSU":
+                raise UserError(f"tfds:{name} has a feature {'/'.join(path)} that is neither a "
+                                "number nor a category; an image data set has `image` and `label`")
+            if math.prod(shape) > MAX_LENGTH:
+                raise UserError(f"tfds:{name}: the feature {'/'.join(path)} holds "
+                                f"{math.prod(shape):,} numbers, and at most {MAX_LENGTH:,} are "
+                                "columns")
+            column = path[-1] if path[-1] not in self._places else "/".join(path)
+            for i in range(shape[0]) if shape else [None]:
+                self._add(column if i is None else f"{column}[{i}]", path, feature, i, kind)
+        wanted = (info.supervised_keys or (None, None))[1]
+        classes = sorted((column for column, made in self.entries.items() if "categories" in made),
+                         key=lambda column: self.entries[column]["kind"] == "categorical")
+        self.label = wanted if wanted in classes else classes[-1] if classes else None
+
+    def _add(self, column: str, path: tuple[str, ...], feature: Any, i: int | None, kind: str
+             ) -> None:
+        """Adds a column, by the kind of type that numpy has for it."""
+        self._places[column] = path, feature, i
+        self.entries[column] = {}
+        if getattr(feature, "names", None):
+            self.entries[column] = {"kind": "categorical", "categories": list(feature.names),
+                                    "nullable": "false"}
+        elif kind == "b":
+            self.entries[column] = {"kind": "boolean", "categories": ["false", "true"],
+                                    "nullable": "false"}
+        elif kind == "f":
+            self.entries[column] = {"kind": "continuous"}
+        elif kind in "iu":
+            self.entries[column] = {"nullable": "false"}
+        else:
+            self.texts.append(column)
+
+    def cells(self, source: str, records: Iterable[Any], count: int, texts: Iterable[str] = ()
+              ) -> Cells:
+        """Returns all cells of records; it takes what `blocks` does.
+
+        Raises:
+            UserError: As `blocks`, and where they are too many for the memory.
+        """
+        columns = tuple(texts)
+        cells = count * len(self._wanted(columns))
+        require_memory(f"{source}: a table of {cells:,} cells", parsing.CELL_BYTES * cells)
+        return joined(list(self.blocks(source, records, count, columns)))
+
+    def blocks(self, source: str, records: Iterable[Any], count: int, texts: Iterable[str] = ()
+               ) -> Iterator[Cells]:
+        """Yields the cells of records, some at a time; of no records an empty block.
+
+        Args:
+            source: The name of the table, for errors.
+            records: Nested dicts of values, as the reader of tensorflow-datasets gives them.
+            count: How many there are.
+            texts: The columns of texts that are wanted.
+
+        Yields:
+            The cells of the next records.
+
+        Raises:
+            UserError: There are more or fewer records.
+        """
+        wanted, rest, read = self._wanted(texts), iter(records), 0
+        size = max(1, parsing.BLOCK_CELLS // max(1, len(wanted)))
+        block = list(itertools.islice(rest, size))
+        while True:
+            yield Cells(source, {column: [self._cell(record, column) for record in block]
+                                 for column in wanted},
+                        [f"record {read + i}" for i in range(len(block))])
+            read += len(block)
+            if not (block := list(itertools.islice(rest, size))):
+                break
+        if read != count:
+            raise UserError(f"{source} holds {read} records and states {count}; prepare it again")
+
+    def _wanted(self, texts: Iterable[str]) -> list[str]:
+        """Returns the columns that are read; of those of texts these alone."""
+        known = set(texts)
+        return [column for column in self._places
+                if column not in self.texts or column in known]
+
+    def _cell(self, record: Any, column: str) -> str:
+        """Returns a value of a record as a cell."""
+        path, feature, i = self._places[column]
+        for key in path:
+            record = record[key]
+        return _text(record if i is None else record[i], feature)
+
+
+def _text(value: Any, feature: Any) -> str:
+    """Returns a value as a cell of a table."""
+    names = getattr(feature, "names", None)
+    if names:
+        return str(names[value]) if 0 <= value < len(names) else ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(value).strip()
+
+
+def load_table(name: str, info: Any, read: Callable[[str], Iterable[Any]], schema_file: str | None
+               ) -> Dataset:
+    """Loads a table of tensorflow-datasets.
+
+    Args:
+        name: The name of the data set.
+        info: Its description.
+        read: From the name of a split to its records.
+        schema_file: A schema; None for that of the description, with bounds read from the records.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: Naming the data set and the mend.
+    """
+    described = Description(name, info)
+    declared = None if schema_file is None else schema.read(schema_file)
+    texts = () if declared is None else [
+        column.name for column in declared.spec.all_columns]
+
+    def blocks(split: str) -> Iterator[Cells]:
+        return described.blocks(f"tfds:{name}, {split}", read(split),
+                                info.splits[split].num_examples, texts)
+
+    train: Iterable[Cells] = blocks("train")
+    if declared is None:
+        whole = described.cells(f"tfds:{name}, train", read("train"),
+                                info.splits["train"].num_examples)
+        document, train = draft.draft(whole, described.label, described.entries), [whole]
+        declared = schema.parse(document, f"tfds:{name}")
+    notes = [NOTE] if schema_file is None else []
+    if described.texts and schema_file is None:
+        notes.append(f"features that are texts are left out: {listed(described.texts)}")
+    code = partial(coded, declared)
+    test = map(code, blocks("test")) if "test" in info.splits else None
+    return tables.table(name, declared, map(code, train), test, notes)
+
 
 DEFAULT_FOLDER = "~/tensorflow_datasets"
 FILE_FORMAT = "array_record"
@@ -58,8 +344,8 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
             if value is not None:
                 raise UserError(f"tfds:{name} is a table, to which {option} does not apply; drop "
                                 "the option")
-        return tfds_tables.load(name, builder.info, lambda split: records(name, builder, split),
-                                schema_file)
+        return load_table(name, builder.info, lambda split: records(name, builder, split),
+                          schema_file)
     if "label" not in features or schema_file is not None:
         raise UserError(f"tfds:{name} has features {', '.join(features)}; images need `label`, and "
                         "take no --schema")
@@ -76,10 +362,10 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     data = assemble(name, classes, _read(name, builder, "train", image_size), test,
                     ["class count and image shape, unless resized, are those of the data set's "
                      "description"], image_size)
-    data = official(data, tuple(getattr(features["label"], "names", None) or ()))
+    data = official_classes(data, tuple(getattr(features["label"], "names", None) or ()))
     shape = getattr(features["image"], "shape", None) or (None,) * 3
     return dataclasses.replace(data, uncovered=tuple(_undescribed(data, shape, image_size)),
-                               private_notes=(*data.private_notes, *tfds_images.notes(builder)))
+                               private_notes=(*data.private_notes, *image_notes(builder)))
 
 
 def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -> Any:
@@ -111,7 +397,7 @@ def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[st
         UserError: Naming the data set and the mend.
     """
     builder = prepared(name, False, console.confirm)
-    described = tfds_tables.Description(name, builder.info)
+    described = Description(name, builder.info)
     cells = described.cells(f"tfds:{name}, train", records(name, builder, "train"),
                             builder.info.splits["train"].num_examples, texts)
     return cells, described.entries
@@ -229,4 +515,4 @@ def _read(name: str, builder: Any, split: str, image_size: int | None) -> Arrays
     """Reads the images and labels of one split."""
     with _failures(name, f"be read (split {split!r})", "prepare it again, with "
                    f"file_format='{FILE_FORMAT}', and set TFDS_DATA_DIR to its folder"):
-        return tfds_images.read(name, builder, split, records(name, builder, split), image_size)
+        return read_images(name, builder, split, records(name, builder, split), image_size)

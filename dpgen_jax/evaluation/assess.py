@@ -1,4 +1,11 @@
-"""Evaluation of a release: `assess` measures it; `writing.write` writes the results to files.
+"""Evaluation of a release: `assess` measures it, and `write` writes the results to files.
+
+Large images made smaller before they are measured.
+
+A step of a classifier on images of 512 x 512 pixels takes more memory than a laptop has, and ten
+thousand of them more than its memory; at 128 x 128 a linear discriminant still takes minutes. So
+images above `LARGEST` pixels a side, the largest of the papers, are measured at a whole fraction of
+their size, synthetic and real ones alike.
 
 The command `evaluate` and notebooks share this module. Everything measured against real records is
 not covered by epsilon: it is for the data holder, and for readers to whom the data holder shows it.
@@ -10,23 +17,200 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core import run_folder as run_metrics
 from dpgen_jax.core.config import Evaluation, to_json
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import Dataset, held_out, without_empty_slots
-from dpgen_jax.evaluation import fidelity, inception, judge, membership, smaller, utility
+from dpgen_jax.data import Dataset, parts, without_empty_slots
+from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.evaluation import fidelity, inception, membership, utility
 from dpgen_jax.evaluation import tables as table_scores
+from dpgen_jax.evaluation.marginals import cells
+from dpgen_jax.evaluation.report import figures, page
 from dpgen_jax.evaluation.scores import Images, Log
-from dpgen_jax.evaluation.settings import setting_for
-from dpgen_jax.evaluation.writing import delivered
-from dpgen_jax.release import model
-from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import folder
+from dpgen_jax.evaluation.utility import setting_for
+from dpgen_jax.release import bundle, contents, plots
+from dpgen_jax.release.bundle import Release, together
+
+LARGEST = 64
+"""The most pixels a side at which images are measured, where the shorter side allows it."""
+LEAST = 8
+"""The fewest pixels a side that the networks of the evaluation take."""
+
+
+def smaller_factor(spec: ImageSpec) -> int:
+    """Return how many pixels a side become one: 1 for images that are measured as they are."""
+    shorter, longer = sorted((spec.height, spec.width))
+    return min(-(-longer // LARGEST), max(1, shorter // LEAST))
+
+
+def reduced(x: np.ndarray, by: int) -> np.ndarray:
+    """Return images of the means of squares of pixels.
+
+    Args:
+      x: Images uint8 [n, H, W, ch].
+      by: Pixels a side of a square; a border that is no multiple of it is continued by its edge.
+
+    Returns:
+      Images uint8 [n, ceil(H / by), ceil(W / by), ch].
+    """
+    if by == 1:
+        return x
+    n, height, width, channels = x.shape
+    x = np.pad(x, ((0, 0), (0, -height % by), (0, -width % by), (0, 0)), mode="edge")
+    squares = x.reshape(n, x.shape[1] // by, by, x.shape[2] // by, by, channels)
+    return np.rint(squares.mean((2, 4), dtype=np.float32)).astype(np.uint8)
+
+
+def smaller_dataset(whole: Dataset, by: int) -> Dataset:
+    """Return a data set with held-out images, all of them `reduced`."""
+    return dataclasses.replace(whole, x_train=reduced(whole.x_train, by),
+                               x_test=reduced(np.asarray(whole.x_test), by))
+
+
+def smaller_samples(release: Release, n: int, seed: int, by: int) -> Images:
+    """Return n images of a release, `reduced` block by block, and their labels int32 [n]."""
+    return together((reduced(x, by), y) for x, y in release.stream(n, seed=seed))
+
+
+def smaller_note(spec: ImageSpec) -> list[str]:
+    """Return a line on what size images are measured in; none where it is their own."""
+    by = smaller_factor(spec)
+    return [] if by == 1 else [
+        f"images of {spec.height} x {spec.width} pixels are measured at {-(-spec.height // by)} x "
+        f"{-(-spec.width // by)}, each pixel the mean of {by} x {by}; finer detail is "
+        "neither judged nor attacked"]
+
+
+N_NEIGHBOURS = 500
+"""Synthetic records whose nearest real neighbours are shown on the private page."""
+GRID_COLUMNS = 10
+
+
+def delivered(release: Release, spec: TableSpec, n: int, seed: int) -> Images:
+    """Return rows of a table as a user gets them, encoded: whole numbers are whole.
+
+    Args:
+      release: The release of a table.
+      spec: Its schema.
+      n: How many rows.
+      seed: The seed of the draw.
+
+    Returns:
+      Encoded rows float64 [n, F] and labels int [n].
+    """
+    codes, y = release.sample(n, seed=seed)
+    return transform.encode(spec, codes), y
+
+
+def write(metrics: Json, release: Release, dataset: Dataset, out: Path,
+          run: Path | None = None) -> Path:
+    """Write metrics.json, report.html, samples.png of images, and private/neighbours.html.
+
+    The last holds real records. Of a classifier metrics.json alone is written.
+
+    Args:
+      metrics: The result of `assess`.
+      release: The release.
+      dataset: The data set, as for `assess`.
+      out: The folder that is written to.
+      run: The run folder of the release, if it is at hand.
+
+    Returns:
+      The path of the report, or of metrics.json.
+    """
+    dataset = without_empty_slots(dataset)
+    out.mkdir(parents=True, exist_ok=True)
+    run_metrics.write_json(out / "metrics.json", metrics)
+    if release.classifies:
+        return out / "metrics.json"
+    samples = _samples(release)
+    drawings: tuple[figures.Figure | None, ...] = ()
+    if isinstance(release.spec, TableSpec):
+        drawings = _table_figures(release, release.spec, dataset)
+    else:
+        plots.samples_grid(samples[0], out / "samples.png", release.spec.classes,
+                           release.spec.class_names or None)
+    source = run if run and (run / "config.json").is_file() else None
+    report = page.Report(
+        metrics, release.privacy,
+        contents.described(source / "config.json") if source else _configuration(release),
+        run_metrics.read(source / "metrics.jsonl") if source else (), samples,
+        tuple(figure for figure in drawings if figure),
+        page.read_audit(source) if source else {},
+        contents.described(source / "release/config.json").get("generator_sha256")
+        if source else None)
+    (out / "report.html").write_text(page.page(report), encoding="utf-8")
+    _write_private(out / "private", release, dataset)
+    return out / "report.html"
+
+
+def _configuration(release: Release) -> Json:
+    return {"method": release.method, "config": to_json(release.config),
+            "spec": to_json(release.spec)}
+
+
+def _samples(release: Release) -> Any:
+    """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
+    if isinstance(release.spec, TableSpec):
+        return constraints.written_cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
+    classes = release.spec.classes
+    return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
+                          seed=0)
+
+
+def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
+                   ) -> tuple[figures.Figure | None, ...]:
+    x, y = dataset.x_train, dataset.y_train
+    held_out = _held_out(dataset)
+    n = min(len(held_out[1]), len(y))
+    picked = np.random.default_rng(0).permutation(len(y))[:n]
+    synthetic, train, test = (cells(spec, rows) for rows in (
+        delivered(release, spec, n, 0), (x[picked], y[picked]), held_out))
+    return (figures.marginals(spec, synthetic, test),
+            figures.correlations(spec, synthetic, test),
+            figures.distances(spec, synthetic, train, test))
+
+
+def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
+    """Write the data holder's page, into a folder that nobody else may read."""
+    root.mkdir(mode=0o700, exist_ok=True)
+    root.chmod(0o700)
+    if isinstance(release.spec, TableSpec):
+        x, y = delivered(release, release.spec, N_NEIGHBOURS, 0)
+    else:
+        x, y = release.encoded(N_NEIGHBOURS, seed=0)
+    rows, distances = (part[:, 0] for part in membership.nearest(x, dataset.x_train))
+    x_test = _held_out(dataset)[0]
+    picked = np.random.default_rng(0).permutation(len(x_test))[:N_NEIGHBOURS]  # may be sorted
+    summary = membership.closeness(x, dataset.x_train, x_test[picked])
+    ours: Any = np.round(x * 255).astype(np.uint8)
+    theirs: Any = dataset.x_train[rows]
+    header = None
+    if isinstance(release.spec, TableSpec):
+        spec = release.spec
+        header, ours = constraints.written_cells(spec, transform.decode(spec, x), y)
+        _, theirs = constraints.written_cells(spec, transform.decode(spec, theirs),
+                                              dataset.y_train[rows])
+    text = page.private_page(dataset.name, ours, theirs, distances, summary, header)
+    with os.fdopen(os.open(root / "neighbours.html", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+                   "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _held_out(dataset: Dataset) -> Images:
+    """Return the held-out part, which there is: the metrics were computed from it."""
+    assert dataset.x_test is not None and dataset.y_test is not None
+    return dataset.x_test, dataset.y_test
+
 
 MAX_COMPARED = {"full": 10_000, "fast": 5_000}
 """The most synthetic records that attacks read and fidelity measures, or as many as tested on."""
@@ -60,7 +244,7 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
         raise UserError("assess takes a release and the data set that it was trained on, with a "
                         "held-out part, as load_dataset returns it")
     check(release.spec, dataset)
-    held_out.check_same(release.privacy.get("data_notes", ()), dataset)
+    parts.check_same_held_out(release.privacy.get("data_notes", ()), dataset)
     dataset = without_empty_slots(dataset)
     if release.classifies:
         return _header("classifier", dataset, release) | _classifier(release, dataset)
@@ -83,7 +267,7 @@ def _header(kind: str, dataset: Dataset, release: Release) -> Json:
     """Return the part of metrics.json that says what was measured, when, and with what software."""
     return {"dataset": dataset.name, "kind": kind,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": folder.environment()["versions"], "release": to_json(release.privacy)}
+            "versions": run_metrics.environment()["versions"], "release": to_json(release.privacy)}
 
 
 def _classifier(release: Release, dataset: Dataset) -> Json:
@@ -158,28 +342,28 @@ def _once(draw: Draw) -> Draw:
 
 def _images(release: Release, spec: ImageSpec, dataset: Dataset, options: Evaluation, log: Log
             ) -> Json:
-    by = smaller.factor(spec)
-    dataset = smaller.dataset(dataset, by)
+    by = smaller_factor(spec)
+    dataset = smaller_dataset(dataset, by)
     test, real = _test(dataset), _train(dataset)
     setting = setting_for(options)
     full, n_most = setting.name == "full", MAX_COMPARED[setting.name]
-    draw = _once(lambda n, seed: smaller.sampled(release, n, seed, by))
+    draw = _once(lambda n, seed: smaller_samples(release, n, seed, by))
     network = None
     if options.inception_weights:  # read first: a wrong file must not cost minutes
         network = fidelity.Inception(
             functools.partial(inception.features, inception.load(options.inception_weights),
                               log=log), None if full else fidelity.INCEPTION_IMAGES)
     parts = [utility.utility(draw, test, real, setting, classes=release.spec.classes, log=log)]
-    parts.append({"notes": smaller.note(spec), "seconds": {}})
+    parts.append({"notes": smaller_note(spec), "seconds": {}})
 
     def draws(most: int) -> list[Images]:
         return [draw(min(most, setting.n_samples), seed) for seed in range(setting.seeds)]
 
     if "fidelity" in options.metrics:
-        course = judge.COURSES[setting.name]
+        course = fidelity.COURSES[setting.name]
         compared = draws(max(n_most, len(test[1])) if full else n_most)
         parts.append(_timed("fidelity", lambda: fidelity.fidelity(
-            compared, test, real, judge.train(real, test, course, log=log), network, log)))
+            compared, test, real, fidelity.train_judge(real, test, course, log=log), network, log)))
     if "membership" in options.metrics:
         parts.append(_timed("membership", lambda: _membership(release, draws(n_most), dataset,
                                                               log)))
@@ -198,7 +382,7 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
-    tables = model.tables(release.method, release.config, spec, release.model, release.privacy)
+    tables = bundle.tables(release.method, release.config, spec, release.model, release.privacy)
     if tables:
         parts.append({"asked": [table._asdict() for table in tables], "seconds": {}})
     if spec.constraints:

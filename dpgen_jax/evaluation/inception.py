@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
-from dpgen_jax.nets.inception import FEATURES, SIDE, Inception
+from dpgen_jax.nets.classifiers import INCEPTION_FEATURES, INCEPTION_SIDE, Inception
 
 BATCH = 32
 """Images at once: the first layers take 20 MB for each."""
 FIELDS = {"kernel": "conv.weight", "scale": "bn.weight", "bias": "bn.bias",
           "mean": "bn.running_mean", "var": "bn.running_var"}
-CLASSIFIER = {"fc.weight": (1008, FEATURES), "fc.bias": (1008,)}
+CLASSIFIER = {"fc.weight": (1008, INCEPTION_FEATURES), "fc.bias": (1008,)}
 """Tensors that may be in the file and are not used; the graph of 2015 has 1008 outputs."""
 MEND = ("; expected the weights of the package pytorch-fid, converted as the documentation of "
         "dpgen_jax.evaluation.inception says")
@@ -37,7 +37,7 @@ def prepare(x: Array) -> Array:
     Returns:
       float32 [n, 299, 299, 3] in [-1, 1].
     """
-    return 2 * pretrained.resized(x, SIDE) - 1
+    return 2 * pretrained.resized(x, INCEPTION_SIDE) - 1
 
 
 def _name(keys: tuple[str, ...]) -> str:
@@ -49,7 +49,8 @@ def _name(keys: tuple[str, ...]) -> str:
     return ".".join([*modules, FIELDS[field]])
 
 
-NETWORK = pretrained.Network("Inception", Inception(), SIDE, BATCH, prepare, _name, CLASSIFIER,
+NETWORK = pretrained.Network("Inception", Inception(), INCEPTION_SIDE, BATCH, prepare, _name,
+                             CLASSIFIER,
                              MEND)
 """Its features are float32 [n, 2048]; an image takes two CPU cores 0.1 to 0.3 s."""
 load, tensors, features = NETWORK.load, NETWORK.tensors, NETWORK.features

@@ -1,5 +1,13 @@
 """Membership inference against a release, and the bound that its guarantee sets to any attack.
 
+Membership attacks by the distances between synthetic and real records.
+
+Records are flattened to float32 [n, F] in [0, 1] and labels int [n]. An attack sees synthetic
+records alone and scores candidates: the higher, the more it takes them for training records. All
+three compare a candidate with the records of its own class, or with all where its class has none.
+
+`nearest` and `closeness` quote and measure real records: they are for the data holder only.
+
 The game: training and held-out records are exchangeable, as independent draws of one population or
 a random split of one data set are. An attacker who has the release, and any knowledge of the other
 records, judges whether a record was trained on. The attacks here (`attacks`) see synthetic records
@@ -34,20 +42,256 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.extmath import randomized_svd
 
-from dpgen_jax.core import checks
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.subjects import Subjects
-from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import attacks, by_subject
-from dpgen_jax.evaluation.attacks import Records
-from dpgen_jax.evaluation.by_subject import Judged
+from dpgen_jax.core import arrays
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.types import Subjects, UserError
 from dpgen_jax.evaluation.scores import Log, silent, summary
 from dpgen_jax.release import guarantee as stamps
+
+Records = tuple[np.ndarray, np.ndarray]
+"""Flattened records float32 [n, F] in [0, 1] and labels int [n]."""
+
+ATTACKS = ("closest_record", "density", "density_ratio")
+COMPONENTS = 20
+"""The most principal components along which densities are estimated."""
+CHUNK = 500
+"""Records whose distances to all others are in memory at once."""
+BLOCK = 20_000
+"""The most real records that are searched at once."""
+VALUES = 2**26
+"""The most values of real records that are searched at once: 256 MB as floats."""
+
+
+def flat_records(x: np.ndarray) -> np.ndarray:
+    """Flatten records.
+
+    Args:
+      x: Images [n, H, W, ch], uint8 or float in [0, 1], or encoded rows float [n, F] in [0, 1].
+
+    Returns:
+      float32 [n, F] in [0, 1].
+    """
+    x = np.asarray(x)
+    scale = 255 if x.dtype == np.uint8 else 1
+    return np.divide(x.reshape(len(x), -1), scale, dtype=np.float32)
+
+
+def attack_scores(candidates: Records, synthetic: Records, reference: Records, seed: int = 0
+                  ) -> dict[str, np.ndarray]:
+    """Score each candidate by each attack.
+
+    The attacks are
+    - closest_record: minus the distance to the closest synthetic record;
+    - density: the log-density under the synthetic records, a Gaussian kernel estimate along at most
+      `COMPONENTS` principal components of the synthetic records, with Scott's bandwidth,
+      n^(-1 / (d + 4)) standard deviations of each of the d components;
+    - density_ratio: that minus the log-density under `reference`, so that a record that is typical
+      of the population is not taken for a member.
+
+    Args:
+      candidates: Records to judge, float32 [n, F], and their labels int [n].
+      synthetic: Records of the release, float32 [m, F], and their labels int [m].
+      reference: Real records that are neither members nor candidates, and their labels.
+      seed: The seed of the search for principal components.
+
+    Returns:
+      {name of `ATTACKS`: scores float [n]}; the higher, the more likely a member.
+
+    Source:
+      density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
+      against Generative Models", PETS 2019. density_ratio: DOMIAS; van Breugel et al., AISTATS
+      2023.
+    """
+    project = _components(synthetic[0], seed)
+    judged, released, population = (
+        (project(x), y) for x, y in (candidates, synthetic, reference))
+    density = _by_class(_log_density, judged, released)
+    closest = _by_class(lambda x, records: nearest(x, records)[1][:, 0], candidates, synthetic)
+    ratio = density - _by_class(_log_density, judged, population)
+    return dict(zip(ATTACKS, (-closest, density, ratio), strict=True))
+
+
+def _by_class(score: Callable[[np.ndarray, np.ndarray], np.ndarray], candidates: Records,
+              records: Records) -> np.ndarray:
+    """Score candidates against the records of their class, or against all if it has none."""
+    x, y = candidates
+    values = np.empty(len(x))
+    for label in np.unique(y):
+        same = records[1] == label
+        values[y == label] = score(x[y == label], records[0][same] if same.any() else records[0])
+    return values
+
+
+def _components(x: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the map of records to their coordinates float64 [n, d] along principal components.
+
+    The components are the leading ones of x; coordinates are in standard deviations of x, and
+    components without spread are left out.
+    """
+    centre = x.mean(0)
+    _, size, axes = randomized_svd(x - centre, min(COMPONENTS, *x.shape), random_state=seed)
+    kept = size > 1e-4 * max(size.max(), 1e-6)
+    axes = axes[kept] / (size[kept, None] / np.sqrt(max(1, len(x) - 1)))
+    return lambda records: ((records - centre) @ axes.T).astype(np.float64)
+
+
+def _log_density(x: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Return the kernel estimate float [n] from `records` [N, d] at x [n, d]."""
+    n, d = records.shape
+    width = n ** (-1 / (d + 4))
+    logs = [logsumexp(-cdist(part, records, "sqeuclidean") / (2 * width**2), axis=1)
+            for part in _chunks(x)] if d else [np.zeros(len(x))]
+    return np.concatenate(logs) - np.log(n) - d * np.log(width)
+
+
+def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest real records of each record; for the data holder only.
+
+    The search is exact, and a copy has distance 0.
+
+    Args:
+      x: Records [n, ...], as `flat` takes them.
+      real: Real records [N, ...] of the same kind.
+      k: How many real records are found for each, at most N.
+
+    Returns:
+      The indices of the real records int [n, k] and their Euclidean distances float [n, k],
+      nearest first.
+    """
+    block = _at_once(real, BLOCK)
+    parts = [_nearest(flat_records(x), flat_records(real[start:start + block]), k)
+             for start in range(0, len(real), block)]
+    rows = np.concatenate([rows + i * block for i, (rows, _) in enumerate(parts)], 1)
+    distances = np.concatenate([distances for _, distances in parts], 1)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(rows, order, 1), np.take_along_axis(distances, order, 1)
+
+
+def _nearest(x: np.ndarray, real: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `nearest` of flat records, in no order."""
+    search = NearestNeighbors(n_neighbors=min(k, len(real)), algorithm="brute").fit(real)
+    indices, size = search.kneighbors(x, return_distance=False), _at_once(x, CHUNK)
+    # The search computes distances by products, whose rounding gives a copy a distance above 0;
+    # they are measured again by differences.
+    return indices, np.concatenate([
+        np.linalg.norm(part[:, None] - real[rows], axis=2)
+        for part, rows in zip(_chunks(x, size), _chunks(indices, size), strict=True)])
+
+
+def _at_once(records: np.ndarray, most: int) -> int:
+    """Return how many records may be taken at once: `most`, or fewer where they are large."""
+    return max(1, min(most, VALUES // max(1, math.prod(records.shape[1:]))))
+
+
+def _chunks(x: np.ndarray, size: int = CHUNK) -> list[np.ndarray]:
+    return [x[start:start + size] for start in range(0, len(x), size)]
+
+
+def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:
+    """Compare how near synthetic and held-out records lie to training records.
+
+    Held-out records show how near real records lie that were not trained on. The time is in
+    proportion to all three counts: pass a few thousand synthetic and held-out records. For the
+    data holder only.
+
+    Args:
+      synthetic: Records of the release [n, ...], as `flat` takes them.
+      training: Records that it was trained on.
+      held_out: Real records that it was not trained on.
+
+    Returns:
+      {"synthetic", "held_out"}, each {"percentile_1", "median", "copies"} of the distance to the
+      nearest training record, copies being the share at distance 0; and "closer_than_held_out",
+      the share of synthetic records that are closer than the first percentile of held-out ones:
+      about 0.01 for records that lie as held-out ones do, 1 for copies.
+    """
+    near, near_held_out = (nearest(x, training)[1][:, 0] for x in (synthetic, held_out))
+    first = float(np.percentile(near_held_out, 1))
+    result: Json = {
+        name: {"percentile_1": float(np.percentile(distances, 1)),
+               "median": float(np.median(distances)), "copies": float(np.mean(distances == 0))}
+        for name, distances in (("synthetic", near), ("held_out", near_held_out))}
+    return result | {"closer_than_held_out": float(np.mean(near < first))}
+
+
+Judged = tuple[Records, np.ndarray]
+"""Records, and which of those who are judged has each: int [r], ascending from 0."""
+Rows = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From subjects int [s] to their rows int [r], and the place in 0..s-1 of the subject of each."""
+Side = tuple[int, Callable[[np.ndarray], Judged]]
+"""The number of subjects of a part, and from subjects int [s] to their records."""
+
+
+def sides(inside: Records, outside: Records, subjects: Subjects | None) -> tuple[Side, Side]:
+    """Returns the training and the held-out part as subjects; without them each row is one.
+
+    Args:
+        inside: The training records.
+        outside: The held-out records.
+        subjects: Who has which of them, or None.
+    """
+    if subjects is None:
+        return _side(inside, None, 1, 0), _side(outside, None, 1, 1)
+    return (_side(inside, subjects.train, subjects.rows, 0),
+            _side(outside, subjects.test, subjects.rows, 1))
+
+
+def _side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
+    """Returns one part as subjects."""
+    x, y = records
+    count, of = rows_of_subjects(owners, len(y), most, seed)
+
+    def take(picked: np.ndarray) -> Judged:
+        chosen, places = of(picked)
+        return (x[chosen], y[chosen]), places
+
+    return count, take
+
+
+def rows_of_subjects(owners: np.ndarray | None, count: int, most: int, seed: int) -> tuple[int,
+                                                                                           Rows]:
+    """Returns how many subjects there are, and the function that picks their rows.
+
+    Args:
+        owners: The subject of each row int [n]; None where each row is its own.
+        count: n.
+        most: The most rows of a subject that are picked, at random.
+        seed: Of that choice.
+    """
+    if owners is None:
+        return count, lambda picked: (picked, np.arange(len(picked)))
+    names, own = np.unique(owners, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(count)
+    order = order[np.argsort(own[order], kind="stable")]
+    sizes = np.bincount(own)
+    first = np.cumsum(sizes) - sizes
+
+    def of(picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = np.repeat(np.arange(len(picked)), np.minimum(sizes[picked], most))
+        within = np.arange(len(places)) - np.searchsorted(places, places)
+        return order[first[picked][places] + within], places
+
+    return len(names), of
+
+
+def mean_by_subject(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Returns the mean score of the rows of each subject: float [s].
+
+    Args:
+        scores: Of each row, float [r].
+        places: The place of its subject, int [r], each of which has a row.
+    """
+    return np.bincount(places, scores) / np.bincount(places)
+
 
 CAP = 2000
 """The most members, non-members and reference records of one seed, of each."""
@@ -176,13 +420,13 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
         raise UserError("seeds must be at least 1, got 0")
     inside = _checked("training", members)
     outside = _checked("held-out", non_members, inside[0].shape[1])
-    (n_in, take_in), (n_out, take_out) = by_subject.sides(inside, outside, subjects)
+    (n_in, take_in), (n_out, take_out) = sides(inside, outside, subjects)
     n = min(CAP, n_in, n_out // 2)
     if n < 2:
         what = "subjects" if subjects else "records"
         raise UserError(f"{n_in} training and {n_out} held-out {what}; membership inference needs "
                         "at least 2 and 4, hold out more")
-    by_attack: dict[str, list[dict[str, float]]] = {name: [] for name in attacks.ATTACKS}
+    by_attack: dict[str, list[dict[str, float]]] = {name: [] for name in ATTACKS}
     for seed, draw in enumerate(draws):
         synthetic = _checked("synthetic", draw, inside[0].shape[1])
         rng = np.random.default_rng(seed)
@@ -204,9 +448,9 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
     (inside, of_inside), (outside, of_outside) = members, others
     candidates = (np.concatenate([inside[0], outside[0]]), np.concatenate([inside[1], outside[1]]))
     n = len(of_inside)
-    return {name: measured(by_subject.mean(score[:n], of_inside),
-                           by_subject.mean(score[n:], of_outside)) for name, score in
-            attacks.scores(candidates, synthetic, reference[0], seed).items()}
+    return {name: measured(mean_by_subject(score[:n], of_inside),
+                           mean_by_subject(score[n:], of_outside)) for name, score in
+            attack_scores(candidates, synthetic, reference[0], seed).items()}
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -292,9 +536,9 @@ def _checked(part: str, records: Unlabelled, features: int | None = None) -> Rec
     if x.ndim < 2 or y.shape != x.shape[:1]:
         raise UserError(f"{part} records have shape {x.shape} and labels {y.shape}; expected "
                         "[n, ...] and one label a record")
-    x = attacks.flat(x)
+    x = flat_records(x)
     if features is not None and x.shape[1] != features:
         raise UserError(f"{part} records have {x.shape[1]} values, training records {features}; "
                         "both need the same shape")
-    checks.unit_range(part, x, tolerance=1e-6)
+    arrays.check_unit_range(part, x, tolerance=1e-6)
     return x, y

@@ -15,7 +15,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from dpgen_jax.core import reading
+from dpgen_jax.core import files
 from dpgen_jax.core.types import Array, PyTree, UserError
 from dpgen_jax.evaluation.scores import Log, silent
 
@@ -60,7 +60,7 @@ class Network:
           path: The file.
 
         Raises:
-          UserError: As `pretrained.load`.
+          UserError: As `load`.
         """
         return load(path, self.shapes, self.name_of, self.unused, self.mend)
 
@@ -104,7 +104,7 @@ def load(path: Path | str, shapes: PyTree, name_of: Callable[[tuple[str, ...]], 
       UserError: The file cannot be read; or a tensor is missing, unknown, of another shape, or not
         of finite floats; the first such tensor is named.
     """
-    reading.require_regular(Path(path))
+    files.require_regular(Path(path))
     try:
         stored = safetensors.numpy.load_file(path)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:

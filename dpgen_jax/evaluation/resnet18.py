@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
-from dpgen_jax.nets.resnet18 import FEATURES, SIDE, ResNet18
+from dpgen_jax.nets.classifiers import RESNET18_FEATURES, RESNET18_SIDE, ResNet18
 
 BATCH = 32
 """Images at once: the first layers take 10 MB for each."""
@@ -26,7 +26,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and deviation of ImageNet's channels: public constants the weights were trained with."""
 FIELDS = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean",
           "var": "running_var"}
-CLASSIFIER = {"fc.weight": (1000, FEATURES), "fc.bias": (1000,)}
+CLASSIFIER = {"fc.weight": (1000, RESNET18_FEATURES), "fc.bias": (1000,)}
 """Tensors that may be in the file and are not used."""
 MEND = ("; expected the weights of torchvision's resnet18, converted as the documentation of "
         "dpgen_jax.evaluation.resnet18 says")
@@ -41,7 +41,7 @@ def prepare(x: Array) -> Array:
     Returns:
       float32 [n, 224, 224, 3].
     """
-    return (pretrained.resized(x, SIDE) - jnp.array(MEAN)) / jnp.array(STD)
+    return (pretrained.resized(x, RESNET18_SIDE) - jnp.array(MEAN)) / jnp.array(STD)
 
 
 def _name(keys: tuple[str, ...]) -> str:
@@ -59,7 +59,8 @@ def _name(keys: tuple[str, ...]) -> str:
     return f"{block}{'conv' if convolution else 'bn'}{number}.{FIELDS[field]}"
 
 
-NETWORK = pretrained.Network("ResNet-18", ResNet18(), SIDE, BATCH, prepare, _name, CLASSIFIER,
+NETWORK = pretrained.Network("ResNet-18", ResNet18(), RESNET18_SIDE, BATCH, prepare, _name,
+                             CLASSIFIER,
                              MEND)
 """Its features are float32 [n, 512], never negative."""
 load, tensors, features = NETWORK.load, NETWORK.tensors, NETWORK.features

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgen_jax.core import checks
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core import arrays
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import render
 
@@ -108,8 +108,8 @@ def checked(part: str, x: object, y: object, at_least: int) -> Images:
       UserError: The arrays have another shape or dtype, values out of range, or too few images.
     """
     x, y = np.asarray(x), np.asarray(y)
-    x = checks.images(part, x)
-    checks.labels(part, y, len(x))
+    x = arrays.check_images(part, x)
+    arrays.check_labels(part, y, len(x))
     if len(y) < at_least:
         raise UserError(f"{len(y)} {part} images; at least {at_least} needed")
     if x.dtype == np.uint8:
@@ -117,7 +117,7 @@ def checked(part: str, x: object, y: object, at_least: int) -> Images:
     if not np.issubdtype(x.dtype, np.floating):
         raise UserError(f"{part} images are {x.dtype}, expected uint8 or float in [0, 1]")
     _check_finite(part, x, "leave them out")
-    checks.unit_range(part, x)
+    arrays.check_unit_range(part, x)
     return x.astype(np.float32), y.astype(np.int32)
 
 

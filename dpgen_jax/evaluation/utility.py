@@ -1,5 +1,16 @@
 """Utility of synthetic images: the accuracy of classifiers trained on them, and the reverse.
 
+The classical classifiers of GS-WGAN's evaluation, on pixels in [0, 1].
+
+Source: evaluation/eval_sklearn.py of the published GS-WGAN code (Chen et al., NeurIPS 2020), whose
+settings are kept, with four exceptions:
+- adaboost: SAMME, since SAMME.R, which the code names, has left scikit-learn;
+- linear_svc: scikit-learn's tolerance, 1e-4, and at most 1000 iterations, where the code asks for
+  1e-8 and 10,000, which take hours;
+- lda: without a number of components, which changes no prediction;
+- xgboost: the objective is XGBoost's choice, which is the code's for more than two classes.
+The setting of the evaluation says how many images the slow ones learn from.
+
 A classifier is trained with a fixed schedule and tested once, after the last epoch: picking the
 best epoch on the test images, as the published codes do, would fit the schedule to them. What may
 be used to choose between models is `validation_accuracy` of `gen2real`, which is measured on
@@ -10,36 +21,234 @@ Images are [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1]; labels are inte
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.util
 import time
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
 
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.config import Evaluation
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import classical
-from dpgen_jax.evaluation.networks import fit_classifier, predict
-from dpgen_jax.evaluation.scores import (
-    Images,
-    Log,
-    Synthetic,
-    checked,
-    draw,
-    pick,
-    silent,
-    summary,
-)
-from dpgen_jax.evaluation.settings import (
-    CLASSIFIERS,
-    NETWORKS,
-    SETTINGS,
-    TASKS,
-    Setting,
-    held_out_count,
-)
+from dpgen_jax.evaluation.networks import FAST, FULL, Schedule, fit_classifier, predict
+from dpgen_jax.evaluation.scores import Images, Log, Synthetic, checked, draw, pick, silent, summary
+from dpgen_jax.nets import classifiers as nets
+
+Predict = Callable[[np.ndarray], np.ndarray]
+"""Images [n, H, W, ch] -> their classes, int [n]."""
+
+CHUNK = 10_000
+"""Images that are classified at once."""
+
+
+def _xgboost(seed: int) -> Any:
+    require_installed("xgboost")
+    import xgboost
+
+    return xgboost.XGBClassifier(colsample_bytree=0.1, n_estimators=50, n_jobs=-1,
+                                 random_state=seed)
+
+
+CLASSICAL_CLASSIFIERS: dict[str, Callable[[int], Any]] = {
+    "adaboost": lambda seed: AdaBoostClassifier(n_estimators=100, random_state=seed),
+    "bagging": lambda seed: BaggingClassifier(n_estimators=20, max_samples=0.1, random_state=seed),
+    "bernoulli_nb": lambda _: BernoulliNB(binarize=0.5),
+    "gaussian_nb": lambda _: GaussianNB(),
+    "decision_tree": lambda seed: DecisionTreeClassifier(class_weight="balanced",
+                                                         random_state=seed),
+    "gradient_boosting": lambda seed: GradientBoostingClassifier(n_estimators=50, subsample=0.1,
+                                                                 random_state=seed),
+    "lda": lambda _: LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5, tol=1e-8),
+    "linear_svc": lambda seed: LinearSVC(loss="hinge", max_iter=1000, random_state=seed),
+    "logistic_regression": lambda _: LogisticRegression(max_iter=5000),
+    "random_forest": lambda seed: RandomForestClassifier(n_estimators=100, class_weight="balanced",
+                                                         n_jobs=-1, random_state=seed),
+    "xgboost": _xgboost,
+}
+"""Name -> a function of the seed; parameters that the published code does not set are defaults."""
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a classifier is installed: all but XGBoost come with this package."""
+    return name != "xgboost" or importlib.util.find_spec("xgboost") is not None
+
+
+def require_installed(name: str) -> None:
+    """Check that a classifier is installed.
+
+    Raises:
+      UserError: It is not.
+    """
+    if not is_installed(name):
+        raise UserError(f"the classifier {name!r} needs a package that is missing; pip install "
+                        f"'dpgen_jax[{name}]', or leave it out")
+
+
+def fit_classical(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
+    """Train a classifier; the same arguments give the same one.
+
+    It knows the classes in y alone. It predicts the commonest class where there is only one, where
+    the images are all (or all but) alike, and where boosting finds no member better than chance.
+
+    Args:
+      name: A name of `CLASSIFIERS`.
+      x: Images [n, H, W, ch], uint8 or float in [0, 1].
+      y: Labels int [n].
+      seed: The seed of its training.
+
+    Returns:
+      A function of images [m, H, W, ch] that returns their classes int [m].
+
+    Raises:
+      UserError: There is no such classifier, or XGBoost is not installed.
+    """
+    model = pick("classifier", CLASSICAL_CLASSIFIERS, name)(seed)
+    classes, y = np.unique(y, return_inverse=True)
+    commonest = classes[np.bincount(y).argmax()]
+
+    def constant(images: np.ndarray) -> np.ndarray:
+        return np.full(len(images), commonest)
+
+    if len(classes) == 1 or (x == x[:1]).all():
+        return constant
+    with _quiet():
+        try:
+            model.fit(_pixels(x), y)
+        except np.linalg.LinAlgError:
+            return constant
+        except ValueError as error:
+            if "worse than random" in str(error):
+                return constant
+            raise
+
+    def predict(images: np.ndarray) -> np.ndarray:
+        with _quiet():
+            return classes[np.concatenate([model.predict(_pixels(images[i:i + CHUNK]))
+                                           for i in range(0, len(images), CHUNK)])]
+
+    return predict
+
+
+def _pixels(x: np.ndarray) -> np.ndarray:
+    """Return images as float32 [n, H * W * ch] in [0, 1]."""
+    flat = x.reshape(len(x), -1).astype(np.float32)
+    return flat / 255 if x.dtype == np.uint8 else flat
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings that are expected, and give matrix products one thread.
+
+    Several threads cost more than they gain, and the last bits of a result would depend on their
+    number.
+    """
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "Using the fractional value max_samples")  # few images
+        yield
+
+
+NETWORKS = {"cnn": nets.CNN, "mlp": nets.MLP}
+ALL_CLASSIFIERS = (*NETWORKS, *CLASSICAL_CLASSIFIERS)
+TASKS = ("gen2real", "real2gen", "real2real")
+VALIDATION_SHARE = 0.1
+"""The share of the training images that is held out."""
+
+
+def held_out_count(n: int) -> int:
+    """Return how many of n training images are held out: a tenth, and one at least."""
+    return max(1, round(VALIDATION_SHARE * n))
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How much an evaluation does; nothing in it depends on what is measured."""
+
+    name: str
+    description: str
+    """The start of the text that metrics.json has on the setting."""
+    n_samples: int
+    """Synthetic images of a seed, and the most real ones to train on."""
+    seeds: int
+    schedule: Schedule
+    """How networks are trained."""
+    classifiers: tuple[str, ...]
+    """The classifiers that are trained."""
+    classical_rows: Mapping[str, int]
+    """The most images that a slow classical classifier learns from; the others learn from all."""
+    tasks: tuple[str, ...] = TASKS
+    """The tasks that are measured."""
+    optional: tuple[str, ...] = ("xgboost",)
+    """Classifiers that are left out, with a note, where they are not installed."""
+
+    def info(self, names: Sequence[str]) -> Json:
+        """Describe the setting of an evaluation, for metrics.json.
+
+        Args:
+          names: The classifiers that were trained.
+
+        Returns:
+          {"name", "text", "schedule", "classical_rows"}; the last for those classifiers that
+          learned from fewer images than there were.
+        """
+        n_train = self.n_samples - held_out_count(self.n_samples)
+        rows = {name: self.classical_rows[name] for name in names
+                if self.classical_rows.get(name, n_train) < n_train}
+        text = (f"{self.description}: {self.n_samples:,} synthetic images a seed, seeds: "
+                f"{self.seeds}; networks trained for {self.schedule.epochs} epochs or "
+                f"{self.schedule.min_steps:,} steps, whichever is more, the MLP "
+                f"{self.schedule.mlp_times} times as long")
+        if rows:
+            text += "; images that slow classifiers learn from: " + ", ".join(
+                f"{name} {n:,}" for name, n in rows.items())
+        return {"name": self.name, "text": text, "schedule": dataclasses.asdict(self.schedule),
+                "classical_rows": rows}
+
+
+def setting_for(options: Evaluation) -> Setting:
+    """Return the setting that a user's options ask for."""
+    setting = SETTINGS["fast" if options.fast else "full"]
+    setting = dataclasses.replace(
+        setting, n_samples=options.samples or setting.n_samples,
+        seeds=options.seeds or setting.seeds,
+        tasks=tuple(task for task in TASKS if task in options.metrics))
+    if not options.classifiers:
+        return setting
+    return dataclasses.replace(setting, classifiers=options.classifiers, optional=())
+
+
+def _rows(slow: int, boosted: int) -> dict[str, int]:
+    """Return the most images that slow classifiers, and the boosted ones, learn from."""
+    return {"adaboost": boosted, "gradient_boosting": boosted} | dict.fromkeys(
+        ("bagging", "decision_tree", "linear_svc", "logistic_regression", "random_forest",
+         "xgboost"), slow)
+
+
+SETTINGS = {setting.name: setting for setting in (
+    Setting("full", "the full evaluation", 60_000, 3, FULL, ALL_CLASSIFIERS, _rows(10_000, 2_500)),
+    Setting("fast", "a fast evaluation for laptops, whose numbers are lower and whose averages are "
+            "over fewer classifiers than those of the full one", 10_000, 2, FAST,
+            ("cnn", "mlp", "bernoulli_nb", "gaussian_nb", "lda", "decision_tree"),
+            _rows(5_000, 1_000)))}
+
 
 REAL2GEN_IMAGES = 10_000
 """The most synthetic images on which a classifier of `real2gen` is tested, as in GS-WGAN's code."""
@@ -85,9 +294,9 @@ def train(name: str, images: Images, classes: int, setting: Setting, seed: int) 
         net = NETWORKS[name](classes)
         params = fit_classifier(net, x, y, setting.schedule, seed)
         return Trained(lambda x: predict(net, params, x).argmax(1))
-    pick("classifier", dict.fromkeys(CLASSIFIERS), name)
+    pick("classifier", dict.fromkeys(ALL_CLASSIFIERS), name)
     rows = setting.classical_rows.get(name)
-    return Trained(classical.fit(name, x[:rows], y[:rows], seed))
+    return Trained(fit_classical(name, x[:rows], y[:rows], seed))
 
 
 def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
@@ -171,11 +380,11 @@ def _available(setting: Setting) -> tuple[list[str], list[str]]:
     names: list[str] = []
     notes: list[str] = []
     for name in dict.fromkeys(setting.classifiers):
-        pick("classifier", dict.fromkeys(CLASSIFIERS), name)
-        if name in setting.optional and not classical.installed(name):
+        pick("classifier", dict.fromkeys(ALL_CLASSIFIERS), name)
+        if name in setting.optional and not is_installed(name):
             notes.append(f"{name} is left out: pip install 'dpgen_jax[{name}]'")
             continue
-        classical.require(name)
+        require_installed(name)
         names.append(name)
     return names, notes
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, unseal
 from dpgen_jax.federated.messages import local_mechanism
-from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private import teachers
 from dpgen_jax.private.pretraining import pretrain_one
 from dpgen_jax.private.teachers import Units
 
@@ -50,7 +50,7 @@ def client_row(records: Private[Records], width: int) -> Private[Records]:
     Raises:
         UserError: For a client without records.
     """
-    dealt = partition.by_client(np.zeros(sealing.count(records), int), 1, width)
+    dealt = sealing.by_client(np.zeros(sealing.count(records), int), 1, width)
     return jax.tree.map(lambda a: a[0], sealing.deal(records, dealt))
 
 

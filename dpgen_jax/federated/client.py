@@ -1,5 +1,11 @@
 """A client: it keeps its records and its critic, is sent fakes, and returns a noised gradient.
 
+A client's memory between two questions: one file, written whole or not at all.
+
+It holds the client's critic after the last answer, that answer, and which question it was for. They
+lie in one file because they must never be apart: a critic that has learnt from a question is one
+whose answer can be given again.
+
 Nothing here trusts the server. The noise is added here, and the client's own ledger, with a budget
 that the client chose, decides whether a question is answered at all: what an answer costs follows
 from the terms through the client's own code, however often and whatever it is asked.
@@ -8,28 +14,268 @@ from the terms through the client's own code, however often and whatever it is a
 from __future__ import annotations
 
 import dataclasses
+import hmac
+import json
 import logging
 import math
+import os
 import secrets
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
 
-from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.ledger import Ledger, Witness, begun, read
+from dpgen_jax.aggregation.mechanism import LocalMechanism
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.core.config import Budget, to_json
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json, sync
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import BudgetExceeded, Method, Private, PyTree, Records, UserError
 from dpgen_jax.data import Dataset
-from dpgen_jax.federated import answer, client_folder, messages, store
-from dpgen_jax.federated.client_folder import memory_path
-from dpgen_jax.federated.messages import MAX_ROUNDS, Question, Terms
-from dpgen_jax.federated.store import NEVER, Memory
+from dpgen_jax.federated import answer, messages
+from dpgen_jax.federated.messages import MAX_ROUNDS, Question, Terms, pack
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import resume, spending
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.private.streaming import like
+from dpgen_jax.private.teachers import Units
+from dpgen_jax.run import checkpoint, loop, spending
 from dpgen_jax.run.loop import require_32_bits
+
+folder_log = logging.getLogger(__name__)
+
+
+def memory_path(files: RunFolder) -> Path:
+    """Returns where the client keeps its memory.
+
+    Args:
+        files: The client's folder.
+    """
+    return files.private / "memory.safetensors"
+
+
+def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
+    """Checks that a client can join with its records and its budget.
+
+    Args:
+        terms: The terms of the federation.
+        data: The client's records.
+        budget: The client's own budget.
+
+    Raises:
+        UserError: For records of another schema, none at all, a schema that was bought, or a budget
+            that cannot be promised.
+    """
+    if data.spec != terms.spec:
+        raise UserError(f"the records are {data.spec}, the federation's are {terms.spec}")
+    if data.bought:
+        raise UserError("the schema was bought at the level of single records, which does not cover"
+                        " a client; declare the bounds of the columns instead")
+    if not len(data.y_train):
+        raise UserError("this client holds no records: leave it out of the federation")
+    if not budget.epsilon > 0:
+        raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example epsilon=8.0")
+    if math.isfinite(budget.epsilon):
+        composition.check_budget(budget.epsilon, budget.delta)
+
+
+def open_folder(root: Path, public: Json) -> RunFolder:
+    """Makes the client's folder, or opens the one that it began.
+
+    Args:
+        root: The folder.
+        public: The content of its config.json.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: For the folder of another client, or of another federation.
+    """
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(root, 0o700)  # mkdir leaves a folder that was there as open as it was
+    if not (root / "config.json").is_file():
+        return checkpoint.create(root, public)
+    client = read_json(root / "config.json").get("client")
+    if client != public["client"]:
+        raise UserError(f"{root} is the folder of client {client}, not of client "
+                        f"{public['client']}; give each client a folder of its own")
+    return checkpoint.reopen(root, public)
+
+
+def recognise(files: RunFolder, records: Private[Records]) -> None:
+    """Keeps a keyed fingerprint of the records, or compares them with it.
+
+    Other records are another client, whose critic has learnt nothing and whose budget is whole.
+
+    Args:
+        files: The client's folder.
+        records: The client's records.
+
+    Raises:
+        UserError: For other records than those that the folder was started with.
+    """
+    if not files.identity.exists():
+        key = secrets.token_bytes(32)
+        write_json(files.identity, {"key": key.hex(), "fingerprint": sealing.fingerprint(
+            records, key)}, mode=0o600)
+    identity = read_json(files.identity)
+    try:
+        same = hmac.compare_digest(sealing.fingerprint(records, bytes.fromhex(identity["key"])),
+                                   identity["fingerprint"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{files.identity} is damaged: bring back the file that belongs to this "
+                        "folder") from None
+    if not same:
+        raise UserError(f"the records are not those that {files.root} was started with; other "
+                        "records need another folder, and one whose owners are the same adds its "
+                        "epsilon to this one's")
+
+
+def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
+    """Keeps a digest of the bits of an answer's noise, by which an audit finds what is used twice.
+
+    Where that fails it is logged: an answer is as private without.
+
+    Args:
+        files: The client's folder.
+        answered: How many participations were charged before this one.
+        bits: uint32 of `client_bits_shape`.
+    """
+    try:
+        key = bytes.fromhex(read_json(files.identity)["key"])
+        loop.append_digests(files.noise_digests, key, answered, [bits[None]])
+    except OSError as error:
+        folder_log.warning("writing %s: %s", files.noise_digests, error)
+
+
+def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, terms: Terms,
+                witness: Witness) -> Ledger:
+    """Opens the client's ledger, or creates it before anything was answered.
+
+    Args:
+        files: The client's folder.
+        mechanism: The mechanism of the federation.
+        budget: The client's own budget.
+        terms: The terms of the federation.
+        witness: Remembers the ledger outside of the folder.
+
+    Returns:
+        The open ledger; to be closed.
+
+    Raises:
+        UserError: For the ledger of another folder.
+    """
+    run = files.run_id()
+    if begun(files.ledger) or memory_path(files).exists():
+        if read(files.ledger)[0].get("run") != run:
+            raise UserError(f"{files.ledger} is the ledger of another folder than {files.root}; "
+                            "bring back the file that belongs to it")
+        return Ledger.open(files.ledger, witness)
+    files.ledger.unlink(missing_ok=True)  # a header that a crash tore
+    return Ledger.create(files.ledger, {
+        "epsilon": float(budget.epsilon), "delta": budget.delta, "config_hash": terms.digest,
+        "relation": mechanism.relation, "unit": mechanism.unit, "run": run}, witness)
+
+
+NEVER = -1
+"""The last round of a client that has answered nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """A client's memory.
+
+    Attributes:
+        unit: The client's unit, sealed.
+        round: The last round that was answered, or NEVER.
+        question: The digest of its question.
+        answer: int32 [B, D], as it was sent.
+        ledger_head: The hash of a line that the ledger must have.
+        ledger_lines: The number of that line.
+    """
+
+    unit: Private[Units]
+    round: int
+    question: str
+    answer: np.ndarray
+    ledger_head: str
+    ledger_lines: int
+
+
+NOTE = {"turn": "round", "question": "question", "ledger_head": "ledger_head",
+        "ledger_lines": "ledger_lines"}
+"""The keys of the note in the file, and the fields of `Memory` that they are."""
+
+
+def write_memory(path: Path, memory: Memory) -> None:
+    """Writes a memory; it is on disk, name and all, when the call returns.
+
+    Args:
+        path: The file; its mode becomes 0600.
+        memory: The memory.
+
+    Raises:
+        UserError: Where it cannot be written; the file that was there before is kept.
+    """
+    note = json.dumps({key: getattr(memory, field) for key, field in NOTE.items()}).encode()
+    data = safetensors.numpy.save(
+        {f"unit/{name}": leaf for name, leaf in pack(memory.unit).items()}
+        | {"answer": memory.answer, "note": np.frombuffer(note, np.uint8)})
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+        sync(path.parent)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); nothing was answered: free "
+                        "some space") from error
+
+
+def read_memory(path: Path, method: Method) -> Memory | None:
+    """Reads a memory.
+
+    Args:
+        path: The file.
+        method: The method, which decides the form of the unit.
+
+    Returns:
+        The memory; None where nothing was ever written.
+
+    Raises:
+        UserError: For a damaged file.
+    """
+    if not path.exists():
+        return None
+    try:
+        arrays = safetensors.numpy.load(path.read_bytes())
+        note = json.loads(arrays.pop("note").tobytes())
+        answer = arrays.pop("answer")
+        return Memory(_unit(method, arrays), answer=answer,
+                      **{field: note[key] for key, field in NOTE.items()})
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}): bring back the file that "
+                        "belongs to this folder; what was spent stays spent") from None
+
+
+def _unit(method: Method, arrays: dict[str, np.ndarray]) -> Private[Units]:
+    """Seals the arrays of a unit; ValueError or KeyError where they are not those of one."""
+    leaves, structure = jax.tree_util.tree_flatten(like(method, 1))
+    names = [f"unit/{name}" for name in pack(like(method, 1))]
+    loaded = [arrays[name] for name in names]
+    for array, leaf in zip(loaded, leaves, strict=True):
+        if array.shape != leaf.shape[1:] or array.dtype != leaf.dtype:
+            raise ValueError("an array has another shape")
+    unit: Private[Units] = jax.tree.unflatten(structure, [jnp.asarray(array) for array in loaded])
+    return unit
+
 
 log = logging.getLogger(__name__)
 
@@ -130,11 +376,11 @@ class Client:
         unit = np.array([[self.number]])
         private_input = self._bits.draw_for(
             unit, question.round, self._mechanism.client_bits_shape)[0, 0]
-        client_folder.keep_digests(self._files, answered, private_input)
+        keep_digests(self._files, answered, private_input)
         after = self._answer(self._memory.unit, self._records, query, question.step, private_input)
         memory = Memory(after.unit, question.round, question.digest, np.asarray(after.answer),
                         self.ledger.head, self.ledger.n_lines)
-        store.write(self._path, memory)
+        write_memory(self._path, memory)
         self._memory = memory
         self.ledger.settle(ticket, cost, 1)
         return memory.answer
@@ -222,7 +468,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
             are refused, one by one.
     """
     require_32_bits()
-    client_folder.check(terms, data, budget)
+    check_federation(terms, data, budget)
     method = method or terms.build()
     mechanism = messages.local_mechanism(method)
     if not 0 <= seat.number < mechanism.n_units:
@@ -238,14 +484,14 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
     identity = spending.Identity(records, Private(data.content),
                                  lambda key: sealing.grouping(of_one, key))
     with spending.before(identity, mechanism, start, log.warning) as witness:
-        files = client_folder.open_folder(root, {
+        files = open_folder(root, {
             "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),
             "config": to_json(terms.config), "budget": to_json(budget), "seed": seat.seed,
             "client": seat.number})
-        client_folder.recognise(files, records)
-        ledger = client_folder.open_ledger(files, mechanism, budget, terms, witness(files))
+        recognise(files, records)
+        ledger = open_ledger(files, mechanism, budget, terms, witness(files))
     try:
-        if line := resume.of_torn_lines(ledger):
+        if line := checkpoint.of_torn_lines(ledger):
             log.warning(line)
         memory = _memory(files, method, row, ledger, seat)
         return Client(terms, method, row, OnDisk(files, ledger, memory), seat)
@@ -257,7 +503,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
 def _memory(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger, seat: Seat
             ) -> Memory:
     """Reads the client's memory, which its ledger must cover, or begins one."""
-    memory = store.read(memory_path(files), method)
+    memory = read_memory(memory_path(files), method)
     if memory is None:
         return _begin(files, method, records, ledger, seat)
     if not ledger.contains(memory.ledger_head, memory.ledger_lines):
@@ -276,5 +522,5 @@ def _begin(files: RunFolder, method: Method, records: Private[Records], ledger: 
     unit = answer.initial_unit(method, k_units, seat.number, records)
     nothing = np.zeros(method.mechanism.shape, np.int32)
     memory = Memory(unit, NEVER, "", nothing, ledger.head, ledger.n_lines)
-    store.write(memory_path(files), memory)
+    write_memory(memory_path(files), memory)
     return memory

@@ -15,7 +15,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.federated import server, wire
 from dpgen_jax.federated.flower_client import content, record_arrays
 from dpgen_jax.federated.messages import Question, Reply, Terms
-from dpgen_jax.run.request import Request
+from dpgen_jax.run.planning import Request
 
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
@@ -52,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 class Exchange:
-    """The clients behind a grid of Flower nodes; see `rounds.Exchange`.
+    """The clients behind a grid of Flower nodes; see `server.Exchange`.
 
     Attributes:
         sent: Bytes of the records of all messages so far, without the transport's own.

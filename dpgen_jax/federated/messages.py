@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.mechanism import LocalMechanism
 from dpgen_jax.core import config as configs
 from dpgen_jax.core.config import Runtime, from_json, to_json
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.files import parse_json
 from dpgen_jax.core.types import Method, PyTree, Spec, UserError
 from dpgen_jax.release import contents
 
@@ -145,7 +145,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """A client's reply to a question, as it came: `rounds.fault` checks all of it.
+    """A client's reply to a question, as it came: `server.fault_of_reply` checks all of it.
 
     Attributes:
         client: The number of the client.

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.methods.about import ABOUT, described
 from dpgen_jax.methods.shared.config import MethodConfig

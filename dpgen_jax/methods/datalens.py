@@ -21,19 +21,15 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published_formula import Published
-from dpgen_jax.aggregation import hadamard, sketch
+from dpgen_jax.accountant.published import Published
+from dpgen_jax.aggregation import compression
 from dpgen_jax.aggregation.clip import GridMean
-from dpgen_jax.aggregation.levels import KLevels
+from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
 from dpgen_jax.aggregation.mechanism import Bound, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
-from dpgen_jax.aggregation.threshold import Mean, Threshold
-from dpgen_jax.aggregation.topagg import TopAggMechanism
-from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.config import Runtime, later
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.aggregation.topagg import Mean, Threshold, TopAggMechanism, TopKSign
+from dpgen_jax.core.config import Runtime, later, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
@@ -114,7 +110,8 @@ def _topk(config: Config, spec: Spec) -> Bounded:
 
 def _d2p(config: Config, spec: Spec) -> Bounded:
     """A sum of rotated gradients, rounded to few levels."""
-    bound = KLevels(config.levels, hadamard.width(length(spec, config.frequencies)), config.batch)
+    bound = KLevels(config.levels, compression.padded_width(length(spec, config.frequencies)),
+                    config.batch)
     return bound, bound.columns, GridMean(bound.grid)
 
 
@@ -148,14 +145,15 @@ def _rotated(config: Config, spec: Spec, bound: Bound) -> Messages:
 
     def message(signs: Array, gradients: Array) -> Array:
         inside = jnp.clip(gradients, -config.clip, config.clip)
-        return hadamard.rotate(signs, jnp.where(jnp.isfinite(gradients), inside, jnp.nan))
+        return compression.rotate(signs, jnp.where(jnp.isfinite(gradients), inside, jnp.nan))
 
     def direction(signs: Array, released: Array) -> Array:
         # Of length sqrt(D) where all teachers agree, as signs are.
-        votes = math.sqrt(columns) * hadamard.unrotate(signs, released, columns)
+        votes = math.sqrt(columns) * compression.unrotate(signs, released, columns)
         return config.step_size * agreed(votes)
 
-    return Messages(message, direction, lambda key: hadamard.signs(key, config.batch, columns))
+    return Messages(message, direction,
+                    lambda key: compression.random_signs(key, config.batch, columns))
 
 
 def _sketched(config: Config, spec: Spec, bound: Bound) -> Messages:
@@ -164,10 +162,10 @@ def _sketched(config: Config, spec: Spec, bound: Bound) -> Messages:
     columns, agreed = length(spec, config.frequencies), _agreed(config)
 
     def direction(shuffle: tuple[Array, Array], released: Array) -> Array:
-        return config.step_size * agreed(sketch.unshuffled(shuffle, bound.unsketch(released)))
+        return config.step_size * agreed(compression.unshuffled(shuffle, bound.unsketch(released)))
 
-    return Messages(sketch.shuffled, direction,
-                    lambda key: sketch.shuffle(key, config.batch, columns))
+    return Messages(compression.shuffled, direction,
+                    lambda key: compression.shuffle(key, config.batch, columns))
 
 
 _MESSAGES = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}

@@ -17,19 +17,18 @@ from typing import Literal
 
 import jax
 
+from dpgen_jax.aggregation.bound import Unbounded, as_float
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.aggregation.plain import Unbounded, as_float
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Array, Method, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared import critics, teachers
 from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.methods.shared.critic_config import CriticConfig, images_only
+from dpgen_jax.methods.shared.critics import CriticConfig, images_only
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 
 
 @dataclasses.dataclass(frozen=True)

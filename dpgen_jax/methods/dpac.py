@@ -18,22 +18,24 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.accountant import published_sampling as formulas
-from dpgen_jax.accountant.published_formula import Published
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_not_negative, require_positive, require_share
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published import Published
+from dpgen_jax.core.config import Runtime, require_not_negative, require_positive, require_share
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Spec, UserError
-from dpgen_jax.methods.shared.critic_config import (
+from dpgen_jax.methods.shared.critics import (
     PUBLISHED_ADAM,
     CriticConfig,
+    Extra,
+    Query,
+    build_gan,
+    fakes,
     images_only,
     mechanism,
+    minibatch,
 )
-from dpgen_jax.methods.shared.critics import Extra, Query, build_gan
-from dpgen_jax.methods.shared.fakes import fakes, minibatch
 from dpgen_jax.nets.adam import Adam, descend
-from dpgen_jax.nets.critic import Classifier, CriticNet, class_score
-from dpgen_jax.nets.wasserstein import classifier_loss
+from dpgen_jax.nets.losses import classifier_loss
+from dpgen_jax.nets.resnet import Classifier, CriticNet, class_score
 
 __all__ = ["Config", "build", "mechanism"]
 

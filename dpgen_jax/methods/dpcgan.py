@@ -15,15 +15,13 @@ import dataclasses
 import optax
 
 from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.core.config import Runtime, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, PyTree, Spec
 from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.pair import Generator, released
-from dpgen_jax.nets.plain import Mlp, MlpGenerator, MlpNet
+from dpgen_jax.nets.pair import Generator, Mlp, MlpGenerator, MlpNet, released
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,14 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.core.config import Runtime, require_not_negative, require_positive
 from dpgen_jax.core.types import ImageSpec, Method, PyTree, Spec
 from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, Scorer, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.pair import Generator, pair, released
-from dpgen_jax.nets.plain import Conv, ConvNet, Mlp, MlpGenerator, MlpNet
+from dpgen_jax.nets.pair import Conv, ConvNet, Generator, Mlp, MlpGenerator, MlpNet, pair, released
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ space, and how large it is. The generator is then fitted to it as long as one li
 record and costs nothing.
 
 Departures from the published code. Bandwidths are constants: the code's are medians of private
-distances. Features may read windows (`nets.fourier`). The embedding brings its own class sizes,
+distances. Features may read windows (`nets.merf`). The embedding brings its own class sizes,
 where the code releases counts apart. The squared distance between embeddings is estimated without
 bias: a fake paired with itself says only that norms are 1, and pulls all fakes of a class together.
 """
@@ -25,13 +25,12 @@ import jax.numpy as jnp
 import optax
 
 from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_positive
+from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -46,8 +45,8 @@ from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.adam import Adam, descend
-from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.nets.merf import RandomFeatures
 from dpgen_jax.nets.pair import Generator
 
 FINAL_RATE = 0.02

@@ -21,27 +21,17 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax.accountant import published_sampling as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_positive
-from dpgen_jax.core.types import (
-    Array,
-    ImageSpec,
-    Method,
-    Metrics,
-    PyTree,
-    Records,
-    Spec,
-    UserError,
-)
+from dpgen_jax.core.config import Runtime, require_decay, require_positive
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam, descend
-from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.nets.merf import RandomFeatures
 from dpgen_jax.nets.pair import Generator
 
 

@@ -24,8 +24,7 @@ from dpgen_jax.aggregation.clip import GridMean, RowL2, row_levels
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
+from dpgen_jax.core.config import Runtime, require_decay, require_not_negative, require_positive
 from dpgen_jax.core.types import EMPTY, Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.nets.adam import Adam, descend, moving_average

@@ -23,34 +23,21 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax.accountant import published_sampling as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.mechanism import LocalMechanism, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.sampling import PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
+from dpgen_jax.aggregation.schedule import FullParticipation, PoissonSampling, RoundRobin
+from dpgen_jax.core.config import Runtime, require_decay, require_not_negative, require_positive
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import (
-    Array,
-    ImageSpec,
-    Method,
-    Metrics,
-    PyTree,
-    Records,
-    Spec,
-    UserError,
-)
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.methods.shared.dpsgd import Scorer, length, values
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
-from dpgen_jax.nets.wasserstein import critic_loss
+from dpgen_jax.nets.losses import critic_loss
+from dpgen_jax.nets.pair import Conv, ConvNet, Mlp, pair
 
 
 @dataclasses.dataclass(frozen=True)

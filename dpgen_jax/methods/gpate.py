@@ -20,19 +20,16 @@ from collections.abc import Callable
 from typing import Literal
 
 from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
-from dpgen_jax.aggregation import projection
+from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.clip import GridMean, RowL2
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import HistogramMean, OneHot
 from dpgen_jax.aggregation.mechanism import Bound, Mechanism, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.threshold import Mean
-from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.config import Runtime, later
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, HistogramMean, OneHot
+from dpgen_jax.aggregation.topagg import Mean, TopKSign
+from dpgen_jax.core.config import Runtime, later, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
@@ -176,12 +173,12 @@ def _messages(config: Config, spec: Spec) -> Messages:
 
     def question(key: Array) -> Array:
         whole = length(spec, config.frequencies)
-        return projection.matrices(key, config.batch, whole, config.projection)
+        return teacher_votes.projection_matrices(key, config.batch, whole, config.projection)
 
     def direction(matrices: Array, released: Array) -> Array:
-        return config.step_size * projection.reconstruct(matrices, released)
+        return config.step_size * teacher_votes.reconstruct(matrices, released)
 
-    return Messages(projection.project, direction, question)
+    return Messages(teacher_votes.project, direction, question)
 
 
 def published(config: Config, delta: float) -> Published | None:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from dpgen_jax.accountant import published_sampling as formulas
-from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, Spec
-from dpgen_jax.methods.shared.critic_config import CriticConfig, images_only, mechanism
-from dpgen_jax.methods.shared.critics import Extra, build_gan
+from dpgen_jax.methods.shared.critics import CriticConfig, Extra, build_gan, images_only, mechanism
 
 __all__ = ["Config", "build", "mechanism"]
 

@@ -1,4 +1,8 @@
-"""Noisy marginals and a tree: the model of a table that is fitted to noisy counts of small tables.
+"""Noisy marginals and a tree: a model of a table, fitted to noisy counts of small tables.
+
+The votes of a record in each step of noisy marginals: cells of tables, and their weights.
+
+Cells strictly increase, as `aggregation.moments.CellVotes` demands: table lies behind table.
 
 Unit: a record. Each step is one Gaussian release of integer counts: a record votes for its cell in
 every table that is asked for. The first step asks for the histogram of each column, from which bins
@@ -26,13 +30,13 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dpgen_jax.aggregation.counts import CellVotes
 from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.moments import CellVotes
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime, later
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.core.config import Runtime, later, require_not_negative, require_positive
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -43,20 +47,65 @@ from dpgen_jax.core.types import (
     TableSpec,
     UserError,
 )
-from dpgen_jax.methods.shared import (
-    graphical,
-    learned,
-    network,
-    products,
-    table_list,
-    table_rounds,
-    table_votes,
-    tree,
-)
+from dpgen_jax.methods.shared import table_models, table_plan, table_rounds, table_tree
 from dpgen_jax.methods.shared.config import RecordUnits
-from dpgen_jax.methods.shared.table_plan import Plan
-from dpgen_jax.methods.shared.table_state import Public
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan, Public
+from dpgen_jax.methods.shared.table_tree import Fit
+
+
+def voted(p: Plan, cells: Array, weight: Array) -> Array:
+    """Returns cells and weights float32 [2, V], with votes for no cell behind those that count."""
+    spare = p.columns + jnp.arange(p.votes - len(cells))
+    weight = jnp.concatenate([weight, jnp.zeros(len(spare), weight.dtype)])
+    return jnp.stack([jnp.concatenate([cells, spare]), weight]).astype(jnp.float32)
+
+
+def votes_of_histograms(p: Plan, code: Array, label: Array) -> Array:
+    """The cell of each column, and the class."""
+    if not p.histograms:
+        return voted(p, jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
+    cells = jnp.arange(p.d + 1) * p.widest + jnp.concatenate([code, label[None]])
+    return voted(p, cells, jnp.full(p.d + 1, p.first_weight).at[-1].set(p.first_class_weight))
+
+
+def votes_of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:
+    """The coarse groups of each pair of columns; then the bin of each column beside the class."""
+    if not p.pairs:
+        return voted(p, jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
+    columns = np.arange(p.d)
+    at = jnp.append(query.coarse_of[columns, code], query.label_of[label])[p.couples]
+    number = len(p.couples)
+    cells = (jnp.arange(number) * COARSE + at[:, 0]) * COARSE + at[:, 1]
+    weight = jnp.full(number, p.weight(p.pair_share, number))
+    if p.with_label:
+        return voted(p, cells, weight)
+    joint = number * COARSE**2 + joint_cells(p, code, label, query)
+    weight = jnp.concatenate([weight, jnp.full(p.d, p.weight(1 - p.pair_share, p.d))])
+    return voted(p, jnp.concatenate([cells, joint]), votes_of_class(
+        p, label, query, weight, jnp.where(jnp.arange(len(weight)) < number, 0, p.rare_weight)))
+
+
+def votes_of_class(p: Plan, label: Array, query: Public, weight: Array, rare: Array) -> Array:
+    """Returns the weights of a record: those of its class, if that is rare by the first release."""
+    return jnp.where(Fit(p).rare(query)[label], rare, weight) if p.with_rare else weight
+
+
+def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
+    """Returns the cell of each column beside the class, int32 [d]."""
+    columns = jnp.arange(p.d)
+    return (columns * p.classes + label) * p.bins + query.bin_of[columns, code]
+
+
+def votes_of_tables(p: Plan, code: Array, label: Array, query: Public) -> Array:
+    """The bin of each column beside the class; then its group beside that of its parent."""
+    columns, cells = np.arange(p.d), joint_cells(p, code, label, query)
+    if not p.pairs:
+        return voted(p, cells, query.weights[:p.d])
+    group = query.group_of[columns, query.bin_of[columns, code]]
+    row = columns * p.edge_classes + (label if p.edge_classes > 1 else 0)
+    edges = (row * p.groups + group[query.parent]) * p.groups + group
+    return voted(p, jnp.concatenate([cells, p.d * p.classes * p.bins + edges]), votes_of_class(
+        p, label, query, query.weights, jnp.where(np.arange(2 * p.d) < p.d, p.rare_weight, 0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +161,7 @@ def plan(config: Config, spec: Spec) -> Plan:
     """
     if not isinstance(spec, TableSpec):
         raise UserError("this method is for tables; for images use dpmerf or dpgan")
-    return Plan(learned.learned(spec), config.n_records, config.sigma or 0.0, config.steps or 5,
+    return Plan(table_plan.learned(spec), config.n_records, config.sigma or 0.0, config.steps or 5,
                 config.cells, config.bins, config.groups, config.weight_label, config.label_part,
                 config.rare_share)
 
@@ -127,7 +176,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
         sigma sqrt(2 limit) per cell, so a step is one Gaussian mechanism with mu = 1 / sigma.
 
     Source:
-        `aggregation.counts.CellVotes`.
+        `aggregation.moments.CellVotes`.
     """
     p = plan(config, spec)
     bound = CellVotes(p.votes, p.columns, p.limit)
@@ -157,7 +206,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def init(key: Array) -> Public:
         del key
-        return table_rounds.start(fit, keeps_pairs=counts_model.refinement is not None)
+        return table_rounds.start_rounds(fit, keeps_pairs=counts_model.refinement is not None)
 
     def ask(key: Array, public: Public) -> Public:
         del key
@@ -170,12 +219,12 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         """
         del key, unit
         row = query.step % len(records.y)
-        code = p.grid.codes(learned.features(spec, records.x[row]))
+        code = p.grid.codes(table_plan.learned_features(spec, records.x[row]))
         label = jnp.clip(records.y[row], 0, p.classes - 1)
         votes = jax.lax.switch(kinds[jnp.minimum(query.step, p.steps - 1)], [
-            lambda: table_votes.of_histograms(p, code, label),
-            lambda: table_votes.of_pairs(p, code, label, query),
-            lambda: table_votes.of_tables(p, code, label, query)])
+            lambda: votes_of_histograms(p, code, label),
+            lambda: votes_of_pairs(p, code, label, query),
+            lambda: votes_of_tables(p, code, label, query)])
         return votes.reshape(1, -1)
 
     def absorb(key: Array, public: Public, query: Public, released: Array
@@ -189,19 +238,19 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return (dataclasses.replace(new, step=public.step + 1),
                 {"edges": jnp.sum(new.parent >= 0).astype(jnp.float32)})
 
-    def finalize(key: Array, public: Public) -> tree.Model:
+    def finalize(key: Array, public: Public) -> table_tree.Model:
         del key
         return counts_model.finalize(public)
 
-    def sample(model: tree.Model, key: Array, labels: Array) -> Array:
-        return learned.whole(spec, counts_model.sample(p.grid, model, key, labels))
+    def sample(model: table_tree.Model, key: Array, labels: Array) -> Array:
+        return table_plan.whole_features(spec, counts_model.sample(p.grid, model, key, labels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
                   decomposes=True, at_once=1024, refinement=counts_model.refinement,
                   class_shares=lambda model: model["share"],
                   conditional=lambda model, wanted: counts_model.conditional(p.grid, model, wanted),
-                  tables=lambda model, steps: table_list.count_tables(p, model, steps))
+                  tables=lambda model, steps: table_rounds.count_tables(p, model, steps))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,26 +260,26 @@ class _Model:
     Attributes:
         finalize: from the public state to the model's arrays.
         refinement: what goes on from there on the host, or None.
-        sample: as `tree.sample`.
-        conditional: as `tree.conditional`.
+        sample: as `table_tree.sample`.
+        conditional: as `table_tree.conditional`.
     """
 
-    finalize: Callable[[Public], tree.Model]
+    finalize: Callable[[Public], table_tree.Model]
     refinement: Refinement | None = None
-    sample: Callable[..., Array] = tree.sample
-    conditional: Callable[..., tuple[tree.Model, float]] = tree.conditional
+    sample: Callable[..., Array] = table_tree.sample
+    conditional: Callable[..., tuple[table_tree.Model, float]] = table_tree.conditional
 
 
 def _model(config: Config, fit: Fit) -> _Model:
     """Returns the model of a configuration."""
     p = fit.plan
     if config.model == "graphical":
-        return _Model(lambda public: graphical.with_second(p, fit.model(public)), Refinement(
-            check=lambda: graphical.check(p, config.junction_mb),
-            apply=lambda public, model: graphical.refined(fit, public, model)))
+        return _Model(lambda public: table_models.with_second(p, fit.model(public)), Refinement(
+            check=lambda: table_models.check_graphical(p, config.junction_mb),
+            apply=lambda public, model: table_models.refined_graphical(fit, public, model)))
     if config.model == "network":
-        return _Model(lambda public: network.independent(fit, public), Refinement(
-            check=lambda: network.check(p),
-            apply=lambda public, model: network.refined(fit, public, model)),
-            products.sample, products.conditional)
+        return _Model(lambda public: table_models.independent(fit, public), Refinement(
+            check=lambda: table_models.check_network(p),
+            apply=lambda public, model: table_models.refined_network(fit, public, model)),
+            table_models.sample_products, table_models.conditional_products)
     return _Model(fit.model)

@@ -24,41 +24,199 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
-from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.moments import Moments, PhaseShares, alike
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import (
+from dpgen_jax.core.config import (
+    Runtime,
     require_decay,
     require_not_negative,
     require_positive,
     require_share,
 )
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import (
-    Array,
-    ImageSpec,
-    Method,
-    PyTree,
-    Spec,
-    UserError,
-)
-from dpgen_jax.methods.shared import (
-    gaussian_images,
-    gaussian_rounds,
-    gaussians,
-    sample_classifier,
-)
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
+from dpgen_jax.methods.shared import gaussians
 from dpgen_jax.methods.shared.config import RecordUnits
-from dpgen_jax.methods.shared.gaussians import LEAST, Public, Sizes
-from dpgen_jax.nets.frequencies import n_frequencies
-from dpgen_jax.nets.oriented import n_features
+from dpgen_jax.methods.shared.dpsgd import values
+from dpgen_jax.methods.shared.gaussians import (
+    ENERGY,
+    LEAST,
+    Classifier,
+    Public,
+    Sizes,
+    nearest_centre,
+)
+from dpgen_jax.nets.frequencies import frequencies, n_features, n_frequencies, oriented
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """The query of the rounds of cells: all of it was released before.
+
+    Attributes:
+        centre: float32 [M].
+        basis: float32 [M, k], whose columns are principal directions, or zeros.
+        centres: float32 [C, K, k], of the cells.
+        scale: float32 [C, k], by which a record's distance to its cell's centre is stretched, and
+            divided by the longest that counts in full.
+    """
+
+    centre: Array
+    basis: Array
+    centres: Array
+    scale: Array
+
+
+def described(s: Sizes, spec: ImageSpec, records: Records) -> Array:
+    """Returns the low frequencies [M] of an image about the grey level, over `s.norm`."""
+    return frequencies(values(records, spec)[0].reshape(spec.shape) - s.grey,
+                       s.frequencies) / s.norm
+
+
+def of_class(s: Sizes, spec: ImageSpec, key: Array, unit: Array, records: Records, query: Array
+             ) -> Array:
+    """Answers with the class, the image and the shares of its shades: [1, 1 + M + T]."""
+    del key, unit, query
+    shade = jnp.minimum(values(records, spec)[0].reshape(-1) * s.shades, s.shades - 1)
+    shares = jnp.mean(shade.astype(jnp.int32)[:, None] == jnp.arange(s.shades), 0)
+    return jnp.concatenate([records.y[:1].astype(jnp.float32), described(s, spec, records),
+                            shares])[None]
+
+
+def about_mean(s: Sizes, spec: ImageSpec, key: Array, unit: Array, records: Records, query: Array
+               ) -> Array:
+    """Answers with the class, the way from its mean, and the square of that: [1, 1 + M + 1]."""
+    del key, unit
+    label = records.y[:1]
+    way = (described(s, spec, records) - query[label[0]]) * (s.norm / s.spread)
+    square = ENERGY * jnp.minimum(jnp.sum(way**2), 1.0)
+    return jnp.concatenate([label.astype(jnp.float32), way, square[None]])[None]
+
+
+def in_cell(s: Sizes, spec: ImageSpec, key: Array, unit: Array, records: Records, query: Query
+            ) -> Array:
+    """Answers with the nearest cell of the class, and the way from its centre: [1, 1 + k]."""
+    del key, unit
+    label, z = records.y[0], (described(s, spec, records) - query.centre) @ query.basis
+    centres = query.centres[label]
+    cell = nearest_centre(z[None], centres)[0]
+    block = (label * s.cells + cell).astype(jnp.float32)
+    return jnp.concatenate([block[None], (z - centres[cell]) * query.scale[label]])[None]
+
+
+Verbs = dict[str, Any]
+"""`ask`, `answer` and `absorb` of a kind of round."""
+
+
+def rounds_of_mixture(s: Sizes, spec: ImageSpec, bounds: tuple[Moments, ...], sigma: float
+                      ) -> tuple[Verbs, ...]:
+    """Returns the verbs of the rounds of classes, of what is within them, of means and of cells.
+
+    Args:
+        s: The sizes.
+        spec: The schema of the images.
+        bounds: Of these four kinds of rounds.
+        sigma: The noise multiplier of a round.
+    """
+    classes, spread, means, cells = bounds
+
+    def absorb_classes(key: Array, public: Public, query: PyTree, released: Array
+                       ) -> tuple[Public, Metrics]:
+        del key, query
+        return logged(gaussians.begun(s, public, classes.sums(released), classes.noise(sigma)))
+
+    def absorb_spread(key: Array, public: Public, query: PyTree, released: Array
+                      ) -> tuple[Public, Metrics]:
+        del query
+        return logged(gaussians.spread(s, key, public, spread.sums(released), spread.noise(sigma)))
+
+    def absorb_means(key: Array, public: Public, query: Query, released: Array
+                     ) -> tuple[Public, Metrics]:
+        del key
+        sums, noise = means.sums(released), means.noise(sigma)
+        return logged(gaussians.moved(s, public, sums, noise, query.scale))
+
+    def absorb_cells(key: Array, public: Public, query: Query, released: Array
+                     ) -> tuple[Public, Metrics]:
+        del key, query
+        return logged(gaussians.added(public, cells.sums(released)))
+
+    def answer(way: Callable[..., Array]) -> Callable[..., Array]:
+        return functools.partial(way, s, spec)
+
+    return (
+        {"ask": lambda key, public: jnp.zeros((), jnp.int32), "answer": answer(of_class),
+         "absorb": absorb_classes},
+        {"ask": lambda key, public: public.means, "answer": answer(about_mean),
+         "absorb": absorb_spread},
+        {"ask": cell_query(s, 0.0), "answer": answer(in_cell), "absorb": absorb_means},
+        {"ask": cell_query(s, s.whitening), "answer": answer(in_cell), "absorb": absorb_cells})
+
+
+def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
+    """Returns the `ask` of the rounds of cells.
+
+    Args:
+        s: The sizes.
+        white: As in `gaussians.scale`.
+    """
+    return lambda key, public: Query(public.centre, public.basis, public.centres,
+                                     gaussians.scale(s, public, white))
+
+
+def rounds_of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: float, rounds: int,
+                         generator: Mapping[str, Callable[..., Any]]) -> Verbs:
+    """Returns the verbs of the rounds of a classifier.
+
+    Args:
+        records: n, public.
+        spec: The schema of the images.
+        bound: Of these rounds.
+        sigma: The noise multiplier of a round.
+        rounds: How many there are.
+        generator: `finalize` and `sample` of the mixture, which keeps all samples.
+    """
+    def described(key: Array, public: Public) -> tuple[Array, Array]:
+        """Features of the mixture's images, and their labels, as frequent as among the records."""
+        k_model, k_labels, k_draw = jax.random.split(key, 3)
+        at_once, calls = gaussians.classifier_calls(spec)
+        labels = jax.random.choice(k_labels, spec.classes, (calls, at_once), p=public.size)
+        model = generator["finalize"](k_model, public)
+        features = jax.lax.map(lambda call: oriented(generator["sample"](model, *call)),
+                               (jax.random.split(k_draw, calls), labels))
+        return features.reshape(calls * at_once, -1), labels.reshape(-1)
+
+    def ask(key: Array, public: Public) -> Classifier:
+        return jax.lax.cond(public.classifier.rounds == 0,
+                            lambda: gaussians.started_classifier(spec, *described(key, public)),
+                            lambda: public.classifier)
+
+    def absorb(key: Array, public: Public, query: Classifier, released: Array
+               ) -> tuple[Public, Metrics]:
+        after = gaussians.moved_classifier(query, described(key, public)[0],
+                                           bound.sums(released).first[0] / records,
+                                           bound.noise(sigma)[2] / records, rounds)
+        new, metrics = logged(dataclasses.replace(public, step=public.step + 1, classifier=after))
+        return new, metrics | {"released_norm": jnp.linalg.norm(after.weights)}
+
+    return {"ask": ask, "answer": functools.partial(gaussians.classifier_gradient, spec),
+            "absorb": absorb}
+
+
+def logged(public: Public) -> tuple[Public, Metrics]:
+    """Returns the public state with what is logged of it."""
+    return public, {"directions": jnp.sum(public.spectrum > 0).astype(jnp.float32),
+                    "released_norm": jnp.linalg.norm(public.first)}
+
 
 SHADES = 32
 CLASSES: dict[str, Any] = {"first": 0.8, "count": 0.1, "tint": 0.1}
@@ -108,7 +266,7 @@ class Config(RecordUnits):
     """cells below this share of an average cell of their class are not sampled from"""
     warp: float = 0.1
     """each sampled image is turned, sheared, scaled and moved by a random affine map whose entries
-    are up to this far from the identity's (`nets.warp`): knowledge put in by hand; 0: none"""
+    are up to this far from the identity's (`nets.image`): knowledge put in by hand; 0: none"""
     means: int = 1
     """rounds that release means of cells alone, each a step of Lloyd's algorithm"""
     sigma: float | None = None
@@ -225,10 +383,10 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     s, sigma, found = sizes(config, spec), config.sigma or 0.0, bounds(config, spec)
     assert isinstance(spec, ImageSpec)
     plain = generator(config, spec)
-    verbs = [*gaussian_rounds.of_mixture(s, spec, found[:4], sigma),
-             *(gaussian_rounds.of_classifier(s.records, spec, bound, sigma, config.classifier,
-                                             plain) for bound in found[4:])]
-    none = sample_classifier.nothing(spec)
+    verbs = [*rounds_of_mixture(s, spec, found[:4], sigma),
+             *(rounds_of_classifier(s.records, spec, bound, sigma, config.classifier,
+                                    plain) for bound in found[4:])]
+    none = gaussians.no_classifier(spec)
     first, second, third, fourth, *last = (
         Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s, none), **verb)
         for mechanism, verb in zip(mechanisms(config, spec), verbs, strict=True))
@@ -246,10 +404,10 @@ def generator(config: Config, spec: ImageSpec) -> dict[str, Any]:
 
     def finalize(key: Array, public: Public) -> PyTree:
         parts = gaussians.mixture(s, public, cells.noise(sigma))
-        return gaussian_images.toned(s, key, public, parts, spec, classes.noise(sigma)[0])
+        return gaussians.toned(s, key, public, parts, spec, classes.noise(sigma)[0])
 
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
-        return gaussian_images.sample(s, model, key, labels, spec, config.warp)
+        return gaussians.sample_images(s, model, key, labels, spec, config.warp)
 
     return {"finalize": finalize, "sample": sample}
 
@@ -265,7 +423,7 @@ def with_classifier(plain: dict[str, Any]) -> dict[str, Any]:
             "features": public.classifier.mean, "classifier": public.classifier.weights}
 
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
-        return sample_classifier.kept(model["features"], model["classifier"], key, labels,
+        return gaussians.kept_samples(model["features"], model["classifier"], key, labels,
                                       functools.partial(plain["sample"], model))
 
     return {"finalize": finalize, "sample": sample}

@@ -21,20 +21,18 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published_formula import Published
-from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.accountant.published import Published
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.aggregation.noise import gaussian
+from dpgen_jax.aggregation.noise import DiscreteLaplace, gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.aggregation.teacher_votes import LabelMechanism, LabelVotes, Majority, Share
+from dpgen_jax.core.config import Runtime, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared import teachers
 from dpgen_jax.nets.adam import Adam, AdamState, descend, moving_average
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.student import Student
+from dpgen_jax.nets.table import Student
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,18 +26,17 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.aggregation.histogram import HistogramMean, OneHot
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_positive
+from dpgen_jax.aggregation.teacher_votes import HistogramMean, OneHot
+from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.methods.shared.teachers import features
 from dpgen_jax.nets.adam import Adam, descend, moving_average
-from dpgen_jax.nets.blocks import leaky_relu
+from dpgen_jax.nets.convolution import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair

@@ -9,7 +9,7 @@ would hardly depend on the label.
 
 `answer` is what a teacher sends, as in the three systems of teachers with networks: the clipped
 gradients of G-PATE's noisy sum, the top-k signs of DataLens, or the votes of PATE-GAN. A teacher
-answers for few prototypes of a query, and only so many are charged (`aggregation.few_rows`).
+answers for few prototypes of a query, and only so many are charged (`aggregation.bound`).
 
 Votes are on fakes about the prototypes: each is one of them, moved along a public direction, one of
 a random orthonormal basis of the low frequencies. A teacher votes whether a fake looks more real
@@ -28,34 +28,24 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GridMean, RowL2
-from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.threshold import Mean
-from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import (
+from dpgen_jax.aggregation.topagg import Mean, TopKSign
+from dpgen_jax.core.config import (
+    Runtime,
     require_decay,
     require_not_negative,
     require_positive,
     require_share,
 )
-from dpgen_jax.core.types import (
-    Array,
-    ImageSpec,
-    Method,
-    Metrics,
-    PyTree,
-    Records,
-    Spec,
-    UserError,
-)
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.methods.shared.low_frequencies import images_only, in_frequencies, length
 from dpgen_jax.methods.shared.teachers import Messages
-from dpgen_jax.nets import warp
+from dpgen_jax.nets import image
 from dpgen_jax.nets.adam import moving_average
 from dpgen_jax.nets.frequencies import n_frequencies
 
@@ -239,9 +229,9 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         which = jax.random.randint(k_which, labels.shape, 0, config.images)
         if not config.warp:
             return model["images"][labels, which]
-        entries = jax.random.uniform(k_warp, (len(labels), warp.ENTRIES), minval=-1.0)
-        return warp.affine(model["images"][labels, which], config.warp * entries,
-                           warp.beyond(images.channels))
+        entries = jax.random.uniform(k_warp, (len(labels), image.WARP_ENTRIES), minval=-1.0)
+        return image.affine(model["images"][labels, which], config.warp * entries,
+                            image.beyond(images.channels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample)

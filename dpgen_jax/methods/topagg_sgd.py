@@ -26,19 +26,9 @@ import tyro
 from jax.flatten_util import ravel_pytree
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_positive
-from dpgen_jax.core.types import (
-    Array,
-    ImageSpec,
-    Method,
-    Metrics,
-    PyTree,
-    Records,
-    Spec,
-    UserError,
-)
+from dpgen_jax.aggregation.topagg import dimension_topk, norm_topk
+from dpgen_jax.core.config import Runtime, require_decay, require_positive
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.classifiers import CNN_MIN_SIDE, max_pool

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
+from dpgen_jax.core.config import require_decay, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, PyTree, UserError
 
 _STORED = {"float32": jnp.float32, "bfloat16": jnp.uint16}

@@ -1,9 +1,27 @@
-"""The conditional image networks of G-PATE and DataLens: one generator, many discriminators.
+"""The conditional image networks of G-PATE and DataLens, by their code and by the paper.
 
 Source: the networks of the published G-PATE and DataLens codes (two linear layers and two 5x5
 deconvolutions; two 5x5 convolutions and two linear layers), with the label joined to the input of
 every layer. The generator is public and runs once for all units. The discriminator is written for
 one unit and is vmapped over units, each with its own weights: see `Discriminator` for its form.
+
+The image networks as the G-PATE paper's appendix E prints them; its code runs others.
+
+Source: Long et al., NeurIPS 2021, appendix E. Generator: a linear layer of 1024 units and a
+deconvolution of 64 kernels 5x5, stride 2. Discriminator: a convolution of 32 kernels 5x5, stride 2,
+and a linear layer of 256 units. Batch normalisation and leaky ReLU on all layers, the label joined
+to each. The published code, `nets.image`, has two linear layers and two (de)convolutions instead.
+
+Read into the paper, which names hidden layers only: the linear layer's units are the first maps, at
+a quarter of the image's size (1024 units are 21 maps of 7x7, rounded, for 28x28 pixels), a second
+deconvolution with a sigmoid leads to the image, and a linear layer to the logit; leaky ReLU is 0.2.
+
+Generated images moved by affine maps that are read off the latents.
+
+Turning, shearing, scaling and moving is how images of one thing differ, whatever the thing; a
+generator that collapses to a few shapes for each class still shows each in all of these ways
+(Simard, Steinkraus and Platt, ICDAR 2003, move training images so). It is knowledge about images
+that is put in by hand: nothing about it is read from records.
 """
 
 from __future__ import annotations
@@ -19,18 +37,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.core.config import later
-from dpgen_jax.core.ranges import require_decay
-from dpgen_jax.core.types import Array, ImageSpec, UserError
-from dpgen_jax.nets.blocks import (
+from dpgen_jax.core.config import later, require_decay
+from dpgen_jax.core.types import Array, ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.nets.convolution import (
     batch_norm,
+    convolve,
+    deconvolve,
     first_kernel,
     label_maps,
     leaky_relu,
     to_blocks,
     windows,
 )
-from dpgen_jax.nets.convolution import convolve, deconvolve
 
 _INIT = nn.initializers.normal(0.02)
 LatentDistribution = Literal["uniform", "gaussian"]
@@ -46,7 +64,7 @@ class GeneratorNet:
     """Images only: channels of the inner maps, at a quarter and at half of the image's size."""
     warp: float = 0.0
     """Images only: each image is turned, sheared, scaled and moved by an affine map whose entries
-    are up to this far from the identity's (`nets.warp`); 0: images are not moved"""
+    are up to this far from the identity's (`nets.image`); 0: images are not moved"""
     latent_distribution: LatentDistribution = later("uniform")
     """uniform: between -1 and 1, as in the published codes; gaussian: standard normal, as in the
     DataLens paper"""
@@ -295,3 +313,184 @@ class Discriminator:
         h = leaky_relu(batch_norm(h.reshape(groups, m, hidden), p["scale3"], p["offset3"]))
         h = h.reshape(n, hidden) @ p["linear2"] + onehot @ p["label4"] + p["bias4"]
         return h.reshape(groups, m)
+
+
+class PaperGenerator(nn.Module):
+    """Images from latents and labels, for public use. The paper's widths: hidden 1024, channels 64.
+
+    Batch normalisation keeps the statistics of exactly one call, as in `Generator`.
+    """
+
+    net: GeneratorNet
+    spec: ImageSpec
+
+    @nn.compact
+    def __call__(self, z: Array, labels: Array, train: bool) -> Array:
+        """Generates images as `Generator` does."""
+        check_size(self.spec)
+        height, width = self.spec.height // 4, self.spec.width // 4
+        maps = max(1, round(self.net.hidden / (height * width)))
+        onehot = jax.nn.one_hot(labels, self.spec.classes)
+
+        def normed(h: Array) -> Array:
+            return leaky_relu(nn.BatchNorm(use_running_average=not train, momentum=0.0,
+                                           epsilon=1e-5, use_fast_variance=False)(h))
+
+        h = normed(nn.Dense(height * width * maps, kernel_init=nn.initializers.normal(0.02))(
+            join(z, onehot)))
+        h = normed(_Deconv(self.net.channels)(join(h.reshape(-1, height, width, maps), onehot)))
+        return nn.sigmoid(_Deconv(self.spec.channels)(join(h, onehot)))
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperDiscriminator:
+    """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
+
+    conv 5x5 stride 2 SAME, linear, linear to one logit; batch normalisation with the statistics of
+    the call, separately for each group g, and leaky ReLU 0.2 after the first two. Its form is that
+    of `Discriminator`. `net.channels2` is not used: there is one convolution.
+    """
+
+    net: DiscriminatorNet
+    spec: ImageSpec
+
+    def __post_init__(self) -> None:
+        check_size(self.spec)
+
+    def _widths(self) -> tuple[int, int]:
+        """(channels of the convolution, hidden units)."""
+        return self.net.channels1 or 32, self.net.hidden
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """Draws the weights.
+
+        `conv1` [5, 5, in, out] and `linear1`, `linear2` [in, out] act on the image features,
+        `label1..3` are the rows of the same layer that act on the one-hot label.
+        """
+        (c1, hidden), spec = self._widths(), self.spec
+        flat = spec.height // 2 * (spec.width // 2) * c1
+        return initial_weights(
+            key,
+            convolutional={"conv1": (5, 5, spec.channels, c1), "label1": (5, 5, spec.classes, c1)},
+            linear={"linear1": (flat, hidden), "label2": (spec.classes, hidden),
+                    "linear2": (hidden,), "label3": (spec.classes,)},
+            zeros={"bias1": (c1,), "offset1": (c1,), "bias2": (hidden,), "offset2": (hidden,),
+                   "bias3": ()},
+            ones={"scale1": (c1,), "scale2": (hidden,)})
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
+        return self.apply_patches(params, self.patches(x), labels)
+
+    def features(self, x: Array) -> Array:
+        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
+        return self.patches(x.astype(jnp.float32) / 255)
+
+    def patches(self, x: Array) -> Array:
+        """Gathers [..., H/4 * W/4, 64 ch] from x [..., H, W, ch], as `Discriminator`."""
+        return windows(x)
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        groups, m, area, _ = patches.shape
+        n, p = groups * m, params
+        height, width = self.spec.height // 4, self.spec.width // 4
+        c1, hidden = self._widths()
+        onehot = jax.nn.one_hot(labels.reshape(n), self.spec.classes)
+
+        maps = to_blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width))
+        maps = maps.reshape(self.spec.classes, -1)
+        h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
+        h = h + (onehot @ maps).reshape(n * area, 4 * c1)
+        h = batch_norm(h.reshape(groups, m * area * 4, c1), p["scale1"], p["offset1"])
+
+        # `linear1` reads the positions in the order of the blocks.
+        h = leaky_relu(h).reshape(n, -1) @ p["linear1"] + onehot @ p["label2"] + p["bias2"]
+        h = leaky_relu(batch_norm(h.reshape(groups, m, hidden), p["scale2"], p["offset2"]))
+        h = h.reshape(n, hidden) @ p["linear2"] + onehot @ p["label3"] + p["bias3"]
+        return h.reshape(groups, m)
+
+
+WARP_ENTRIES = 6
+SHIFT = 0.25
+"""The largest shift, in halves of the image's sides, over the largest entry of the matrix."""
+
+
+class Warped(nn.Module):
+    """A generator of images whose images are moved by `affine`.
+
+    The first six latents, times net.warp, are the entries in which the map differs from the
+    identity. The generator sees these latents too, so shape and place may depend on each other.
+
+    Attributes:
+        net: Sizes of the generator.
+        images: The generator whose images are moved.
+        outside: As for `affine`.
+
+    Raises:
+        UserError: for fewer than six latents.
+    """
+
+    net: GeneratorNet
+    images: nn.Module
+    outside: str = "constant"
+
+    def __post_init__(self) -> None:
+        if self.net.latent < WARP_ENTRIES:
+            raise UserError(f"latent is {self.net.latent}; warp takes "
+                            f"{WARP_ENTRIES} latents: make it "
+                            f"{WARP_ENTRIES} or more, or set warp to 0")
+        super().__post_init__()
+
+    def __call__(self, z: Array, labels: Array, train: bool) -> Array:
+        """Generates images [N, H, W, ch] in [0, 1] from z float [N, latent], labels int [N]."""
+        return affine(self.images(z, labels, train), self.net.warp * z[:, :WARP_ENTRIES],
+                      self.outside)
+
+
+def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
+    """Returns the generator `module`, `Warped` where net.warp is above 0.
+
+    Raises:
+        UserError: for a table with net.warp above 0.
+    """
+    if not net.warp:
+        return module
+    if isinstance(spec, TableSpec):
+        raise UserError(f"warp is {net.warp}, which moves images; set it to 0 for a table")
+    return Warped(net, module, beyond(spec.channels))
+
+
+def beyond(channels: int) -> str:
+    """Returns how pixels beyond an image are read: a background of 0 goes on, as of digits.
+
+    A scene in colour does not end in a black frame.
+    """
+    return "nearest" if channels == 3 else "constant"
+
+
+def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
+    """Moves images by affine maps.
+
+    The pixel at (y, x), in halves of the sides from the centre, is read bilinearly at
+    (y, x) + A (y, x) + SHIFT b.
+
+    Args:
+        images: [N, H, W, ch].
+        entries: [N, 6]: A, row by row, and b.
+        outside: How pixels beyond the image are read: "constant", as 0, or "nearest".
+
+    Returns:
+        [N, H, W, ch].
+    """
+    _, height, width, _ = images.shape
+    y, x = jnp.meshgrid(jnp.linspace(-1, 1, height), jnp.linspace(-1, 1, width), indexing="ij")
+
+    def one(image: Array, e: Array) -> Array:
+        rows = (1 + e[0]) * y + e[1] * x + SHIFT * e[4]
+        columns = e[2] * y + (1 + e[3]) * x + SHIFT * e[5]
+        at = [(rows + 1) * (height - 1) / 2, (columns + 1) * (width - 1) / 2]
+        return jax.vmap(lambda channel: jax.scipy.ndimage.map_coordinates(
+            channel, at, order=1, mode=outside), 2, 2)(image)
+
+    return jax.vmap(one)(images, entries)

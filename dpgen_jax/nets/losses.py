@@ -1,10 +1,27 @@
-"""The losses of the published conditional GANs, as functions of logits.
+"""The losses of conditional GANs, of GS-WGAN's critics and of DPAC's classifiers.
 
 Source: G-PATE and DataLens train both networks with binary cross-entropy on sigmoid outputs;
 `softplus` is the same number computed from the logit, without overflow.
+
+The Wasserstein losses of GS-WGAN's critics and DPAC's classifiers, each a scalar.
+
+Source: Gulrajani et al., NeurIPS 2017 (the gradient penalty), with the drift term of Karras et al.,
+ICLR 2018, as the published codes of Chen et al., NeurIPS 2020 (GS-WGAN) and of DP-GAN-DPAC combine
+them: penalty 10, drift 1e-3. A score maps (x [m, H, W, ch], labels [m]) to [m]; one record's score
+must not depend on the others.
+
+From a direction for pixels to one for their logits, where pixels are sigmoids of logits.
+
+By the chain rule a direction is multiplied by the sigmoid's slope x (1 - x). Noise drives pixels to
+black and white, where that slope is next to nothing, so what is released there teaches nothing, and
+a generator whose images have become black stays so. Straight-through estimation takes a slope of 1
+instead (Bengio, Léonard and Courville, arXiv 1308.3432, section 4).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,3 +41,88 @@ def generator_loss(fake_logits: Array) -> Array:
     published loss is the mean of these: its image gradients are smaller by the factor 1/B.
     """
     return jax.nn.softplus(-fake_logits)
+
+
+Score = Callable[[Array, Array], Array]
+
+
+def critic_loss(score: Score, key: Array, real: Array, fake: Array, labels: Array,
+                penalty: float, drift: float) -> Array:
+    """Returns mean score(fake) - mean score(real) + drift * mean score(real)^2 + penalty * P.
+
+    P is the gradient penalty at x = fake + e (real - fake), e uniform on (0, 1) for each pair.
+
+    Args:
+        score: of records, without coupling between them.
+        key: of e; not used where penalty is 0.0.
+        real: [m, H, W, ch].
+        fake: [m, H, W, ch], with the same labels.
+        labels: int [m].
+        penalty: weight of P; with 0.0 (a Python float) it is not computed.
+        drift: weight of the squared scores.
+    """
+    scores = score(jnp.concatenate([real, fake]), jnp.concatenate([labels, labels]))
+    of_real, of_fake = jnp.split(scores, 2)
+    loss = jnp.mean(of_fake) - jnp.mean(of_real) + drift * jnp.mean(of_real**2)
+    if penalty == 0:
+        return loss
+    share = jax.random.uniform(key, (len(real), *[1] * (real.ndim - 1)))
+    return loss + penalty * gradient_penalty(score, fake + share * (real - fake), labels)
+
+
+def classifier_loss(score: Score, x: Array, labels: Array, penalty: float, drift: float) -> Array:
+    """Returns -mean score(x) + drift * mean score(x)^2 + penalty * the gradient penalty at x.
+
+    Args:
+        score: of records, without coupling between them.
+        x: [m, H, W, ch].
+        labels: int [m].
+        penalty: weight of the gradient penalty; with 0.0 (a Python float) it is not computed.
+        drift: weight of the squared scores.
+    """
+    scores = score(x, labels)
+    loss = -jnp.mean(scores) + drift * jnp.mean(scores**2)
+    return loss + penalty * gradient_penalty(score, x, labels) if penalty else loss
+
+
+def gradient_penalty(score: Score, x: Array, labels: Array) -> Array:
+    """Returns the mean of (|d score / dx| - 1)^2 over the records, with the L2 norm over each.
+
+    Where the gradient is 0, the penalty is 1 and its own derivative is taken as 0.
+    """
+    slopes = jax.grad(lambda x: jnp.sum(score(x, labels)))(x)
+    squares = jnp.sum(slopes**2, range(1, x.ndim))
+    positive = squares > 0
+    norms = jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1.0)), 0.0)
+    return jnp.mean((norms - 1)**2)
+
+
+LogitSlope = Literal["sigmoid", "straight-through"]
+EDGE = 0.02  # One value was tried.
+
+
+def sigmoid(pixels: Array, direction: Array) -> Array:
+    """Returns the direction for logits by the chain rule.
+
+    Args:
+        pixels: in (0, 1), any shape.
+        direction: in which the pixels are to move, likewise.
+    """
+    return direction * pixels * (1 - pixels)
+
+
+def straight_through(pixels: Array, direction: Array) -> Array:
+    """Returns the direction itself, less what moves a pixel within EDGE of 0 or 1 further out.
+
+    Without that, noise would drive logits ever further, from where few steps bring them back.
+
+    Args:
+        pixels: in (0, 1), any shape.
+        direction: in which the pixels are to move, likewise.
+    """
+    outward = ((pixels < EDGE) & (direction < 0)) | ((pixels > 1 - EDGE) & (direction > 0))
+    return jnp.where(outward, 0, direction)
+
+
+LOGIT_SLOPES: dict[LogitSlope, Callable[[Array, Array], Array]] = {
+    "sigmoid": sigmoid, "straight-through": straight_through}

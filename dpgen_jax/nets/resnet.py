@@ -1,4 +1,9 @@
-"""The generator of GS-WGAN: a spectrally normalised residual network, for public use.
+"""The networks of GS-WGAN: a residual generator, its critics, and spectral normalisation.
+
+Spectral normalisation of a dict of weights by power iteration.
+
+Source: Miyato et al., ICLR 2018, as the published GS-WGAN code runs it: one iteration a call. There
+the two vectors are parameters that Adam also moves; here they are what the iteration makes of them.
 
 Source: the published code of Chen, Orekondy and Fritz, "GS-WGAN", NeurIPS 2020 (DP-GAN-DPAC uses
 the same). Binary latents and the one-hot label; a linear layer to maps of about 4x4, ReLU, pixel
@@ -9,23 +14,110 @@ One block is, as published: h = pixel_norm(x); h and x are doubled (nearest neig
 pixel_norm; ReLU; conv 3x3; plus a 1x1 convolution of the doubled x. Doubling commutes with pixel
 normalisation and with the 1x1 convolution, so both come first, on a quarter of the pixels; and a
 3x3 convolution of a doubled map reads 2x2 pixels of the map itself, with taps added up.
+
+The conditional critics of GS-WGAN, one for each unit, and DPAC's auxiliary classifier.
+
+Source: the published codes of Chen, Orekondy and Fritz, "GS-WGAN", NeurIPS 2020, and of
+DP-GAN-DPAC. Three convolutions 5x5, stride 2, padding 2, and ReLU, without normalisation by batch,
+so that a record's score depends on no other record; then a linear layer. All weights are
+spectrally normalised (`nets.resnet`). Written for one unit, to be vmapped over units.
+
+With padding 2, output i reads inputs 2i-2 .. 2i+2, but `nets.convolution` reads 2i-1 .. 2i+3 on an
+even
+size. Read backwards these are the same, so the image is mirrored along both axes, and a map of odd
+size gets a row (column) of zeros at its front: exactly the published function, with kernels and the
+last layer's inputs in mirrored order.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.core.config import later
-from dpgen_jax.core.ranges import require_decay
+from dpgen_jax.core.config import later, require_decay
 from dpgen_jax.core.types import Array, ImageSpec, UserError
-from dpgen_jax.nets import spectral, warp
-from dpgen_jax.nets.convolution import convolve3, convolve3_doubled, convolve3_few, double
-from dpgen_jax.nets.image import check_widths, join
-from dpgen_jax.nets.spectral import Arrays
+from dpgen_jax.nets import image
+from dpgen_jax.nets.convolution import (
+    convolve,
+    convolve3,
+    convolve3_doubled,
+    convolve3_few,
+    convolve_image,
+    double,
+    to_blocks,
+)
+from dpgen_jax.nets.image import Shapes, check_size, check_widths, join
+
+Arrays = dict[str, Array]
+
+
+def spectral_normalise(weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
+    """Divides weights by their largest singular value, as one power iteration finds it.
+
+    A weight counts as a matrix W with a row for each output. With v = W^T u and u = W v, each
+    scaled to length 1, it is divided by sigma = u^T W v, in which u and v are constants of the
+    gradient and W is not.
+
+    Args:
+        weights: arrays by name; those without a vector pass through.
+        vectors: for each layer to normalise its vector u, of the length of the weight's last axis
+            (the outputs of the layer).
+
+    Returns:
+        The normalised weights, and the new vectors.
+    """
+    normalised, moved = dict(weights), {}
+    for name, u in vectors.items():
+        w = weights[name].reshape(-1, len(u))
+        # One step of the power iteration, whose vectors are constants of the gradient.
+        v = jax.lax.stop_gradient(unit_vector(w @ u))
+        image = v @ w
+        moved[name] = jax.lax.stop_gradient(unit_vector(image))
+        normalised[name] = weights[name] / (moved[name] @ image + 1e-12)
+    return normalised, moved
+
+
+def unit_vector(x: Array) -> Array:
+    """Scales x to length 1; zeros stay zeros."""
+    return x / (jnp.linalg.norm(x) + 1e-12)
+
+
+def spectral_init(key: Array, uniform: Shapes, normal: Shapes) -> tuple[Arrays, Arrays]:
+    """Returns (weights, vectors) of layers of these shapes [..., in, out], by name.
+
+    PyTorch's defaults, as the published codes keep them.
+
+    Args:
+        key: of all draws.
+        uniform: linear layers and convolutions: uniform within 1 / sqrt(inputs of an output), as
+            are their biases `<name>_bias` [out].
+        normal: embeddings: normal with variance 1, and no bias. Vectors have uniform directions.
+    """
+    k_uniform, k_normal = jax.random.split(key)
+    lengths = {name: shape[-1:] for name, shape in {**uniform, **normal}.items()}
+    arrays = _cut(k_normal, jax.random.normal, [*normal.values(), *lengths.values()])
+    weights = dict(zip(normal, arrays, strict=False))
+    vectors = {name: unit_vector(u) for name, u in zip(lengths, arrays[len(normal):], strict=True)}
+    biases = [shape[-1:] for shape in uniform.values()]
+    arrays = _cut(k_uniform, functools.partial(jax.random.uniform, minval=-1.0),
+                  [*uniform.values(), *biases])
+    for name, w, bias in zip(uniform, arrays, arrays[len(uniform):], strict=False):
+        inputs = math.prod(w.shape[:-1])
+        weights |= {name: w / math.sqrt(inputs), f"{name}_bias": bias / math.sqrt(inputs)}
+    return weights, vectors
+
+
+def _cut(key: Array, draw: Callable[..., Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Cuts arrays of these shapes from one draw: a draw for each would take long to compile."""
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
+    pieces = jnp.split(draw(key, shape=(ends[-1],)), ends[:-1])
+    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +130,7 @@ class ResNetNet:
     """Channels of all inner maps."""
     warp: float = later(0.0)
     """Each image is turned, sheared, scaled and moved by an affine map whose entries are up to this
-    far from the identity's (`nets.warp`); 0: images are not moved, as published."""
+    far from the identity's (`nets.image`); 0: images are not moved, as published."""
 
     def __post_init__(self) -> None:
         require_decay(warp=self.warp)
@@ -69,7 +161,7 @@ class ResNet:
     def init(self, key: Array) -> dict[str, Arrays]:
         """Draws {"weights": by layer, "vectors": of the power iteration, by layer}.
 
-        PyTorch's default initialisation, as published (`spectral.init`).
+        PyTorch's default initialisation, as published (`spectral_init`).
         """
         width, (h, w) = self.net.width, self._base()
         layers: dict[str, tuple[int, ...]] = {
@@ -78,7 +170,7 @@ class ResNet:
             layers |= {f"first{i}": (3, 3, width, width), f"second{i}": (3, 3, width, width),
                        f"shortcut{i}": (width, width)}
         layers["last"] = (3, 3, width, self.spec.channels)
-        weights, vectors = spectral.init(key, layers, {})
+        weights, vectors = spectral_init(key, layers, {})
         return {"weights": weights, "vectors": vectors}
 
     def _base(self) -> tuple[int, int]:
@@ -95,7 +187,7 @@ class ResNet:
         bits = jax.random.bernoulli(key, 0.5, (n, self.net.latent)).astype(jnp.float32)
         if not self.net.warp:
             return bits
-        entries = jax.random.uniform(jax.random.fold_in(key, 1), (n, warp.ENTRIES),
+        entries = jax.random.uniform(jax.random.fold_in(key, 1), (n, image.WARP_ENTRIES),
                                      minval=-self.net.warp, maxval=self.net.warp)
         return join(bits, entries)
 
@@ -114,11 +206,11 @@ class ResNet:
         Returns:
             Images [n, H, W, ch] in [0, 1].
         """
-        return self.sample(spectral.normalise(weights, vectors)[0], z, labels)
+        return self.sample(spectral_normalise(weights, vectors)[0], z, labels)
 
     def iterate(self, weights: Arrays, vectors: Arrays) -> Arrays:
         """Returns the vectors after one power iteration."""
-        return spectral.normalise(weights, vectors)[1]
+        return spectral_normalise(weights, vectors)[1]
 
     def freeze(self, weights: Arrays, vectors: Arrays) -> Arrays:
         """Returns the model that is released: the weights divided by their singular values.
@@ -126,7 +218,7 @@ class ResNet:
         These are found with twenty further power iterations.
         """
         vectors = jax.lax.fori_loop(0, 20, lambda _, v: self.iterate(weights, v), vectors)
-        return spectral.normalise(weights, vectors)[0]
+        return spectral_normalise(weights, vectors)[0]
 
     def sample(self, model: Arrays, z: Array, labels: Array) -> Array:
         """Generates images [n, H, W, ch] in [0, 1] from z, as `latents` draws them, and labels."""
@@ -136,7 +228,7 @@ class ResNet:
         """Returns the images [n, H, W, ch] as the affine maps in z move them."""
         if not self.net.warp:
             return images
-        return warp.affine(images, z[:, self.net.latent:], warp.beyond(self.spec.channels))
+        return image.affine(images, z[:, self.net.latent:], image.beyond(self.spec.channels))
 
     def logits(self, model: Arrays, z: Array, labels: Array) -> Array:
         """Returns the logits [n, H, W, ch] of the pixels of these images before they are moved."""
@@ -176,3 +268,108 @@ def _cropped(x: Array, spec: ImageSpec) -> Array:
     """
     top, left = int(x.shape[1] >= spec.height + 2), int(x.shape[2] >= spec.width + 2)
     return x[:, top:top + spec.height, left:left + spec.width]
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticNet:
+    """The width of a critic or classifier; the default is the published one."""
+
+    width: int = 64
+    """The three convolutions have width, 2 width and 4 width channels."""
+
+    def __post_init__(self) -> None:
+        check_widths(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Network:
+    """The part that critic and classifier share.
+
+    Raises:
+        UserError: unless height and width are multiples of 4.
+    """
+
+    net: CriticNet
+    spec: ImageSpec
+
+    def __post_init__(self) -> None:
+        check_size(self.spec)
+
+    def normalise(self, weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
+        """Takes one power iteration, `spectral_normalise`; biases pass through."""
+        return spectral_normalise(weights, vectors)
+
+
+class Critic(_Network):
+    """A projection discriminator: linear(h) + <embedding of the label, h>, h the last maps."""
+
+    def init(self, key: Array) -> tuple[Arrays, Arrays]:
+        """Returns (weights, vectors).
+
+        The weights are `conv1..3` [5, 5, in, out], `linear` [flat, 1], `embedding` [flat, C], and
+        `<layer>_bias` of each but the embedding; each of the five layers has a vector.
+        """
+        layers = _layers(self.net, self.spec, outputs=1)
+        flat = layers["linear"][0]
+        return spectral_init(key, layers, {"embedding": (flat, self.spec.classes)})
+
+    def apply(self, normalised: Arrays, x: Array, labels: Array) -> Array:
+        """Scores records.
+
+        Args:
+            normalised: weights as `normalise` returns them.
+            x: float [m, H, W, ch] in [0, 1].
+            labels: int [m].
+
+        Returns:
+            Scores [m].
+        """
+        return at_label(self.scores(normalised, x), labels)
+
+    def scores(self, normalised: Arrays, x: Array) -> Array:
+        """Scores records x [m, H, W, ch] under every label: [m, C]; arguments as of `apply`."""
+        heads = normalised["linear"] + normalised["embedding"]
+        return _maps(normalised, x) @ heads + normalised["linear_bias"]
+
+
+class Classifier(_Network):
+    """DPAC's auxiliary classifier: the critic's convolutions and a linear layer to the classes."""
+
+    def init(self, key: Array) -> tuple[Arrays, Arrays]:
+        """Returns (weights, vectors): `conv1..3` [5, 5, in, out], `linear` [flat, C], biases."""
+        return spectral_init(key, _layers(self.net, self.spec, self.spec.classes), {})
+
+    def apply(self, normalised: Arrays, x: Array) -> Array:
+        """Maps x float [m, H, W, ch] in [0, 1] to logits [m, C], with normalised weights."""
+        return _maps(normalised, x) @ normalised["linear"] + normalised["linear_bias"]
+
+
+def at_label(scores: Array, labels: Array) -> Array:
+    """Returns the score under its label, [m], of scores [m, C] of records with labels int [m]."""
+    return jnp.sum(scores * jax.nn.one_hot(labels, scores.shape[-1]), -1)
+
+
+def class_score(logits: Array, labels: Array) -> Array:
+    """Returns the label's logit minus the mean of the others, [m], of logits [m, C]."""
+    classes = logits.shape[-1]
+    onehot = jax.nn.one_hot(labels, classes)
+    return jnp.sum(logits * (onehot - (1 - onehot) / max(classes - 1, 1)), -1)
+
+
+def _layers(net: CriticNet, spec: ImageSpec, outputs: int) -> Shapes:
+    """Three convolutions, each of which rounds half a size up, and a linear layer."""
+    sizes = (spec.channels, net.width, 2 * net.width, 4 * net.width)
+    layers: Shapes = {f"conv{i + 1}": (5, 5, *sizes[i:i + 2]) for i in range(3)}
+    flat = -(-spec.height // 8) * -(-spec.width // 8) * sizes[3]
+    return {**layers, "linear": (flat, outputs)}
+
+
+def _maps(p: Arrays, x: Array) -> Array:
+    """Maps x [m, H, W, ch] to the features [m, flat], mirrored."""
+    y = convolve_image(x[:, ::-1, ::-1], p["conv1"])
+    y = jax.nn.relu(y + jnp.tile(p["conv1_bias"], 4))
+    y = jax.nn.relu(convolve(y, p["conv2"]) + p["conv2_bias"])
+    h, w = y.shape[1:3]
+    y = jnp.pad(y, ((0, 0), (h % 2, 0), (w % 2, 0), (0, 0)))
+    y = jax.nn.relu(convolve(to_blocks(y), p["conv3"]) + p["conv3_bias"])
+    return y.reshape(len(x), -1)

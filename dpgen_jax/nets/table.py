@@ -1,14 +1,24 @@
-"""The conditional table networks: fully connected, one generator and many discriminators.
+"""The conditional table networks, and those of PATE-GAN.
 
 Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; the label is joined
 as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
 value in [0, 1], a null flag, and the places of a one-hot. A fake row holds probabilities for the
 last two, so that a discriminator's gradient reaches the generator; a released row holds draws.
+
+The table networks of PATE-GAN, which the G-PATE paper runs on the credit card data.
+
+Source: Long et al., NeurIPS 2021, section 6.1 ("the same architecture as PATE-GAN"), and the code
+with which the PATE-GAN paper (Jordon, Yoon and van der Schaar, ICLR 2019) was written, as
+spalabucr/pategan-audit preserves it: two hidden layers of as many units as a row has features, tanh
+in the generator and ReLU in the discriminator, the label joined to the input of the first layer,
+latents of a quarter of the features, uniform on (-1, 1); no normalisation. Here the label is
+one-hot, and columns of categories are a softmax as in `nets.table`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array, TableSpec
-from dpgen_jax.nets.blocks import leaky_relu
+from dpgen_jax.nets.convolution import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
 
 _INIT = nn.initializers.glorot_normal()
@@ -149,3 +159,100 @@ class TableDiscriminator:
         for i in (1, 2):
             h = leaky_relu(h @ p[f"linear{i}"] + onehot @ p[f"label{i}"] + p[f"bias{i}"])
         return (h @ p["linear3"] + onehot @ p["label3"] + p["bias3"])[..., 0]
+
+
+_PATEGAN_INIT = nn.initializers.he_normal()
+"""weights of variance 2 / inputs, as in that code"""
+
+
+class PateGanGenerator(nn.Module):
+    """Fake rows from latents and labels: two hidden layers of `net.hidden` units with tanh.
+
+    Each row is a function of its own latent and label.
+    """
+
+    net: GeneratorNet
+    spec: TableSpec
+
+    @nn.compact
+    def __call__(self, z: Array, labels: Array, train: bool) -> Array:
+        """Generates fake rows [N, F] in [0, 1] from z float [N, latent], labels int [N]."""
+        del train
+        h = join(z, jax.nn.one_hot(labels, self.spec.classes))
+        for _ in range(2):
+            h = nn.tanh(nn.Dense(self.net.hidden, kernel_init=_PATEGAN_INIT)(h))
+        return probabilities(nn.Dense(*self.spec.shape, kernel_init=_PATEGAN_INIT)(h), self.spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class PateGanDiscriminator:
+    """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
+
+    Two hidden layers of `net.hidden` units with ReLU, linear to one logit. It sees one row at a
+    time: its form is that of `TableDiscriminator`, and groups do not matter to it.
+    """
+
+    net: DiscriminatorNet
+    spec: TableSpec
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """Draws the weights: `linear1..3` [in, out], the first of which reads the label too."""
+        (features,), hidden = self.spec.shape, self.net.hidden
+        widths = (features + self.spec.classes, hidden, hidden, 1)
+        return {f"linear{i + 1}": _PATEGAN_INIT(k, widths[i:i + 2])
+                for i, k in enumerate(jax.random.split(key, 3))} | {
+                    f"bias{i}": jnp.zeros(width) for i, width in enumerate(widths[1:], 1)}
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """Maps x [G, m, F], labels int [G, m] to logits [G, m]."""
+        h = jnp.concatenate([x, jax.nn.one_hot(labels, self.spec.classes)], -1)
+        for i in (1, 2):
+            h = nn.relu(h @ params[f"linear{i}"] + params[f"bias{i}"])
+        return (h @ params["linear3"] + params["bias3"])[..., 0]
+
+    def features(self, x: Array) -> Array:
+        """Returns sealed rows, float32 [..., F], as they are."""
+        return x
+
+    def patches(self, x: Array) -> Array:
+        """Returns fake rows [..., F] as they are."""
+        return x
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """Does as `apply`, from `patches(x)` [G, m, F]."""
+        return self.apply(params, patches, labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Student:
+    """A linear function of the features of a record for each class, and one hidden layer for all.
+
+    Fakes of one class lie close together, and their labels say in which way they differ. So the
+    student reads how far a fake lies from the centre of its class in the query it belongs to:
+    `rank` votes compare fakes of one query, and say nothing of how two queries differ.
+    """
+
+    hidden: int
+    features: int
+    classes: int
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """Draws the weights."""
+        width = self.features + self.classes
+        return {"linear": jnp.zeros((self.classes, self.features)),
+                "hidden": jax.random.normal(key, (width, self.hidden)) / math.sqrt(width),
+                "bias": jnp.zeros(self.hidden), "out": jnp.zeros(self.hidden),
+                "label": jnp.zeros(self.classes)}
+
+    def apply(self, params: dict[str, Array], away: Array, labels: Array) -> Array:
+        """Returns the logits [N] of fakes away [N, D] from their centre, with labels int [N]."""
+        onehot = jax.nn.one_hot(labels, self.classes)
+        h = leaky_relu(jnp.concatenate([away, onehot], 1) @ params["hidden"] + params["bias"])
+        linear = jnp.sum(away * params["linear"][labels], 1) / math.sqrt(self.features)
+        return linear + h @ params["out"] + params["label"][labels]
+
+    def centres(self, x: Array, labels: Array, before: Array) -> Array:
+        """Returns the mean [C, D] of x [N, D] of each class; of an empty class, that before."""
+        onehot = jax.nn.one_hot(labels, self.classes)
+        sizes = onehot.sum(0)[:, None]
+        return jnp.where(sizes > 0, onehot.T @ x / jnp.maximum(sizes, 1), before)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from dpgen_jax import methods
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
 
 GLYPHS = ImageSpec(12, 12, 1, 10)

@@ -1,4 +1,4 @@
-"""The method and the preset that serve data where the user names none: chosen by public facts.
+"""The method and preset for data where the user names none, the short help, and reached scores.
 
 These are the kind of the data, their shape, the number of records, a public name where they have
 one, and epsilon. No record is looked at, so a choice costs nothing. A preset that was made for a
@@ -9,17 +9,62 @@ are scaled to them, or a line that says which methods have one.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import math
+import textwrap
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import PurePath
 from typing import Any
 
 from dpgen_jax import methods, presets
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec
-from dpgen_jax.methods import prototypes
+from dpgen_jax.methods import about, prototypes
 from dpgen_jax.methods.shared.dpsgd import DpSgd
 from dpgen_jax.presets import Preset
+
+BEST_ON_TABLES = "marginals"
+"""The method for tables that the others are compared with."""
+
+
+@functools.cache
+def reached() -> list[Json]:
+    """Returns a row for each method, data set and epsilon that was measured."""
+    rows: list[Json] = json.loads(
+        resources.files("dpgen_jax.presets").joinpath("reached.json").read_text("utf-8"))
+    return rows
+
+
+def reached_on_tables(method: str) -> list[str]:
+    """Returns lines that compare a method on tables with the one that is chosen for them.
+
+    Args:
+        method: Its name.
+    """
+    rows = {(row["method"], row["epsilon"], row["data"].split(" (")[0]): row["score"]
+            for row in reached() if row["kind"] == "table"}
+    shown = []
+    for epsilon in sorted({epsilon for name, epsilon, _ in rows if name == method}):
+        scores = [f"{table} {score:.3f}" + _beside(rows, method, epsilon, table)
+                  for (name, at, table), score in rows.items() if (name, at) == (method, epsilon)]
+        shown += textwrap.wrap(f"  epsilon {epsilon:g}: {', '.join(scores)}", 99,
+                               subsequent_indent="    ")
+    if not shown:
+        return [f"on tables {method} has no result here; for them there is {BEST_ON_TABLES}"]
+    beside = f"; in brackets {BEST_ON_TABLES}" * (method != BEST_ON_TABLES)
+    head = f"on tables, mean AUROC of classifiers (runs, settings: docs/tables.md){beside}:"
+    return [head, *shown]
+
+
+def _beside(rows: dict[tuple[str, float, str], float], method: str, epsilon: float, table: str
+            ) -> str:
+    """Returns what the method for tables reached on the same table, in brackets, if it was run."""
+    best = rows.get((BEST_ON_TABLES, epsilon, table))
+    return "" if best is None or method == BEST_ON_TABLES else f" ({best:.3f})"
+
 
 DEMONSTRATION = ("datalens", "glyphs")
 """The method and the data set of a command that names neither."""
@@ -281,3 +326,45 @@ def _scaled_prototypes(preset: Preset, facts: Facts) -> dict[str, Any]:
     fewer = images * facts.spec.classes / (config.images * model.classes)
     apart = math.sqrt(math.prod(facts.spec.shape) / math.prod(model.shape))
     return {"images": images, "step_size": float(f"{config.step_size * apart * fewer:.2g}")}
+
+
+ON_TABLES = ("marginals", "gpate", "pategan", "datalens", "dpmerf")
+"""The methods whose help says what they reached on tables."""
+
+FLAGS = {
+    "--dataset D": "a file or folder (people.csv, scans), glyphs, or SOURCE:PLACE (tfds:mnist)",
+    "--schema FILE": "of a table: kinds, bounds, categories; draft one with the command schema",
+    "--class-names A,B": "of a folder of images, with --channels 1 or 3 and --image-size 28",
+    "--epsilon E": "the promise: smaller is more private; 1 is strong, 10 is weak",
+    "--delta X": "the preset's if left out; of a general one by the number of records",
+    "--out RUN": "the run folder",
+    "--resume RUN": "go on with a run that was stopped; nothing else is needed",
+    "--dry-run": "say what would be trained, at what noise, and spend nothing",
+}
+
+
+def help_text(program: str, method: str = "") -> str:
+    """Returns the short help.
+
+    Args:
+        program: How the command is called.
+        method: The method that the user named, whose presets are listed; empty for none.
+
+    Raises:
+        UserError: There is no such method.
+    """
+    if method and method not in methods.NAMES:
+        raise UserError(f"unknown method {method!r}{nearest(method, methods.NAMES)}; known: "
+                        f"{', '.join(methods.NAMES)}")
+    named = method or "METHOD"
+    flags = [f"  {flag:19}{meaning}" for flag, meaning in FLAGS.items()]
+    listed = [f"\npresets of {method} (--preset NAME; one is chosen for the data if left out):",
+              f"  {', '.join(presets.all_of(method))}"] if method else []
+    if method in ON_TABLES:
+        listed += ["", *reached_on_tables(method)]
+    return "\n".join([
+        f"usage: {program} [METHOD] --dataset D --epsilon E [flags]\n",
+        "Trains a generator under differential privacy. Method and settings are chosen for the",
+        "data where they are not named; the first line says which.\n",
+        *about.lines(), "", *flags, *listed,
+        f"\nall flags, and those of one method: {program} {named} --help-all"])

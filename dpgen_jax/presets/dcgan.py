@@ -14,9 +14,8 @@ import math
 from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.methods.dcgan import Config
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.presets import GLYPHS, Preset, gpate, numbers, photographs, serving, stated
 
 OURS = "this library: the networks as published, the training chosen on glyphs"

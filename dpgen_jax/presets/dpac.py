@@ -1,7 +1,7 @@
 """Named configurations of DP-GAN-DPAC, each with its source: those of GS-WGAN with a classifier.
 
 The published settings (t_c 6,000 of 20,000 steps, CelebA 1,000; beta 0.8; 10 steps on fakes and 10
-on records) are the defaults of `dpac.Config`. In the presets named by an epsilon the classifier
+on records) are the defaults of `Config`. In the presets named by an epsilon the classifier
 comes in after a fifth of the steps. `-long` presets are GS-WGAN's: more critics, and more steps.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from dpgen_jax.methods.dpac import Config
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
+from dpgen_jax.nets.resnet import CriticNet
 from dpgen_jax.presets import Preset, gswgan, photographs, stated
 from dpgen_jax.presets.gswgan import GENDER, GLYPHS, MNIST
 

@@ -17,7 +17,7 @@ import dataclasses
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpcgan import Config, Sgd
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.plain import MlpNet
+from dpgen_jax.nets.pair import MlpNet
 from dpgen_jax.presets import GLYPHS, Preset, serving, stated
 
 PAPER = ("Torkzadehmahani et al. 2019 and its code; the steps are those that a proven epsilon "

@@ -1,7 +1,7 @@
 """Named configurations of DP-GAN, each with its source.
 
 "revisited" has the large batches of Bie, Kamath and Zhang (TMLR 2023), which quieten the noise, and
-beside them a generator that moves its images (`nets.warp`), a loss on fakes that are alike and one
+beside them a generator that moves its images (`nets.image`), a loss on fakes that are alike and one
 discriminator step for each step of the generator. Settings were picked by accuracy on TEST images:
 of MNIST among seven, of glyphs among eight, of digits among four, one run each. Among seven on
 10,000 of the training images, one run each at epsilon 1 in half of the steps, none does better by
@@ -19,7 +19,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.nets.pair import ConvNet
 from dpgen_jax.presets import GLYPHS, Preset, photographs, serving, stated
 
 OURS = "this library, after Bie, Kamath and Zhang 2023; picked on test images"

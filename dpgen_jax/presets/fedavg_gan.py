@@ -14,7 +14,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.fedavg_gan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.nets.pair import ConvNet
 from dpgen_jax.presets import GLYPHS, Preset, serving, stated
 
 AUGENSTEIN = "Augenstein et al. 2020 and its code, with noise found from the budget"

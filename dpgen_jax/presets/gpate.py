@@ -40,7 +40,7 @@ UNPRINTED = (
     "generator's loss a sum over it, as in the authors' code; Algorithm 1 has the reverse",
     "latents are the authors' code's, uniform; the paper prints none")
 """The lines on settings that the paper leaves out, or that the code has otherwise."""
-LAYERS = "the last layers of the networks are read into the paper (nets.paper), which names none"
+LAYERS = "the last layers of the networks are read into the paper (nets.image), which names none"
 SEARCHED = "bins and clip are the best of Table 4, which has epsilon 1 alone"
 
 def _published(epsilon: float, spec: Spec, records: int, *, latent: int = 50,

@@ -19,10 +19,9 @@ import math
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.gswgan import Config
-from dpgen_jax.methods.shared.critic_config import CriticConfig
+from dpgen_jax.methods.shared.critics import CriticConfig
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.presets import GLYPHS, Preset, photographs, serving, stated
 
 MNIST = ImageSpec(28, 28, 1, 10)

@@ -16,8 +16,7 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, unseal
 from dpgen_jax.private import teachers
-from dpgen_jax.private.layout import Layout
-from dpgen_jax.private.teachers import Units
+from dpgen_jax.private.teachers import Layout, Units
 
 Visit: TypeAlias = Callable[[Array, Records, Array], tuple[Units, Array]]
 """From the number of a unit, its records and its private input to the unit after all rounds, and

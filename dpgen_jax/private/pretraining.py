@@ -23,9 +23,8 @@ from jax import lax
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Pretraining, Private, PyTree, Records, unseal
 from dpgen_jax.private import streaming
-from dpgen_jax.private.layout import Layout, on_devices, spread
-from dpgen_jax.private.packing import warmed
-from dpgen_jax.private.teachers import Units, vmapped
+from dpgen_jax.private.streaming import warmed
+from dpgen_jax.private.teachers import Layout, Units, on_devices, spread, vmapped
 
 CALL_SECONDS = 1.0
 """Seconds that one call should take."""

@@ -1,7 +1,51 @@
-"""Seals the user's arrays as `Private[Records]`, checked against the declared schema."""
+"""Private records: sealed as `Private[Records]`, checked against the schema, and dealt to units.
+
+Deals records to units: teachers and subjects by a keyed hash, clients by what they brought.
+
+Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
+public). The key is 32 uniform bytes of the operating system, kept in private/ and given to nobody.
+So the order of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to
+the strength of BLAKE2b as a pseudorandom function, and independent of the records.
+
+  1. Lists whose places are public (rows of an array or of a table): for every P, the records of
+     exactly one unit differ between neighbours.
+  2. Lists whose order is itself a function of the records (files that are sorted by class folder,
+     a table that was exported by age). Let D' be D with one record replaced and then reordered:
+     what stands at place s(i) of D' stands at place i of D, but for the replaced record. P and s
+     after P have the same law, as P is uniform. Couple a run on D that deals by P with a run on D'
+     that deals by s after P: every unit gets the same records in the same order, but for one unit,
+     which gets the new record in the place of the old one. Given P, the output of the one run is
+     hence (epsilon, delta)-close to that of the other; and a mixture over P of pairs that are close
+     is close, as e^epsilon and delta do not depend on P.
+
+Part 2 needs that P is secret and uniform, and that nothing else tells places apart: units are
+numbered by P alone, and what a unit does is a function of its number, its records in their order,
+and what was released. A run with a known key (a seeded one) has no guarantee anyway. Under
+add-or-remove the number of records changes too, and with it every unit's share; that relation is
+refused for teachers (`aggregation.mechanism`).
+
+`simulated` deals in the same way, and the same proof holds for one record: a simulated client is a
+teacher. Its bound is proven for all records of a client, of which one record is a part.
+
+Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
+name change; the number of subjects U and the limit k are public, the number of rows is not). First
+each subject becomes k slots: its rows in the order of BLAKE2b(key, name, values, label), of which
+the first k are kept, and empty ones where it has fewer. These slots are a function of the key and
+of this subject's own rows, in whatever order the file has them (rows of one hash are the same row).
+Then `assign` deals subjects in the place of records, all slots of one to one unit, which fills its
+empty ones by its own rows. So for every key the slots of exactly one unit differ, and parts 1 and 2
+above hold with "subject" for "record", part 2 for any new order of all rows of the file. Shapes are
+functions of U, k and the number of units. A unit's message is bounded whatever its slots hold, so
+that a subject moves a sum no more than one record does where each record is a unit of its own.
+
+Guarantee of `by_client` (replace-one client: all of a client's records, and how many there are,
+change; the set of clients is public): a client's row is a function of its own records and of the
+public `most`, so that the records of exactly one unit change.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 import math
@@ -9,9 +53,194 @@ from typing import cast
 
 import numpy as np
 
-from dpgen_jax.core import checks, picked
-from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, UserError, unseal
-from dpgen_jax.private.partition import Partition
+from dpgen_jax.core import arrays
+from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, Subjects, UserError, unseal
+
+# The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
+# makes every visit dearer, whatever a client holds.
+MOST = 512
+"""Records that a client may contribute, unless the user says another number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """The assignment of records to units.
+
+    The different records are the first ones of a row; a unit with fewer than m repeats its own
+    records in turn, so that shapes are equal and units stay disjoint. Sizes are public where
+    `assign` dealt, and then equal up to one; they are private where clients brought them.
+
+    Attributes:
+        index: int64 [U, m], the record ids of each unit.
+        sizes: int64 [U], how many of them differ.
+    """
+
+    index: np.ndarray
+    sizes: np.ndarray
+
+
+def check_partition(n_records: int, n_units: int, what: str = "records") -> None:
+    """Checks that every unit gets a record, from the public counts alone.
+
+    The number of units is never adapted to the data.
+
+    Args:
+        n_records: n.
+        n_units: U.
+        what: What is dealt, for the message.
+
+    Raises:
+        UserError: A unit would get no record.
+    """
+    if n_units < 1:
+        raise UserError(f"teachers is {n_units}: at least 1 is needed")
+    if n_records < n_units:
+        raise UserError(
+            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: every teacher needs "
+            f"at least one; pass --teachers (or --critics) {max(1, n_records // 15)}, for example")
+
+
+def assign(n_records: int, n_units: int, key: bytes) -> Partition:
+    """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), round the units.
+
+    Args:
+        n_records: n.
+        n_units: U.
+        key: The secret partition key.
+
+    Guarantee:
+        Unit: a record. Relation: replace-one. The records of exactly one unit change; the proof
+        stands above.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A unit would get no record.
+    """
+    check_partition(n_records, n_units)
+    numbers = arrays.digest_rows(np.arange(n_records, dtype="<u8"))
+    order = arrays.order_of_digests(arrays.digests_of(numbers, 16, key=key))
+    sizes = np.full(n_units, n_records // n_units) + (np.arange(n_units) < n_records % n_units)
+    place = np.arange(-(-n_records // n_units))[None, :] % sizes[:, None]
+    return Partition(order[place * n_units + np.arange(n_units)[:, None]], sizes)
+
+
+def simulated_partition(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
+    """Deals the records to clients who do not exist, as `assign` does.
+
+    Args:
+        n_records: n.
+        n_clients: U.
+        key: The secret partition key.
+        width: m, public, the records that a client may contribute; of a larger share the first ones
+            count, which are a random part of it.
+
+    Raises:
+        UserError: A client would get no record.
+    """
+    everyone = assign(n_records, n_clients, key)
+    sizes = np.minimum(everyone.sizes, width)
+    index = np.take_along_axis(everyone.index, np.arange(width) % sizes[:, None], 1)
+    return Partition(index, sizes)
+
+
+def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, key: bytes
+               ) -> Partition:
+    """Deals subjects round the units, each with at most k of its rows.
+
+    The places of subjects who have fewer are filled by the rows of their unit in turn. Where each
+    subject is a unit, the mean over its places hence weighs subjects alike, and its size does not
+    depend on k: a sum of rows would need noise in proportion to k, whoever has so many.
+
+    Args:
+        subjects: Who has which row.
+        x: The rows [n, F].
+        y: Their labels int [n].
+        n_units: U of the mechanism: as many as there are subjects, or fewer.
+        key: The secret partition key.
+
+    Returns:
+        The partition: of each unit k places for each of its subjects.
+
+    Guarantee:
+        Unit: a subject. Relation: replace-one. The records of exactly one unit change; the proof
+        stands above.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A unit would get no subject.
+    """
+    check_partition(subjects.count, n_units, "subjects")
+    everyone, slots = assign(subjects.count, n_units, key), kept(subjects, x, y, key)
+    taken = np.arange(everyone.index.shape[1]) < everyone.sizes[:, None]
+    index = np.where(taken[..., None], slots[everyone.index], -1).reshape(n_units, -1)
+    sizes = (index >= 0).sum(1)  # at least 1: who has no row is no subject
+    own = np.take_along_axis(index, np.argsort(index < 0, axis=1, kind="stable"), 1)
+    place = np.arange(index.shape[1]) % sizes[:, None]
+    return Partition(np.take_along_axis(own, place, 1), sizes)
+
+
+def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.ndarray:
+    """Returns the rows of each subject that are kept: int64 [U, k], -1 for none.
+
+    Args:
+        subjects: Who has which row.
+        x: The rows [n, F].
+        y: Their labels int [n].
+        key: The secret partition key; which rows are kept protects nothing, and favours none.
+    """
+    content = arrays.digest_rows(subjects.ids[subjects.train], np.asarray(y, np.int64), x)
+    high, low = arrays.digests_of(content, 16, key=key, person=b"rows of subject").view("<u8").T
+    order = np.lexsort((low, high, subjects.train))
+    sizes = np.bincount(subjects.train, minlength=subjects.count)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    slots = np.full((subjects.count, subjects.rows), -1, np.int64)
+    inside = place < subjects.rows
+    slots[subjects.train[order[inside]], place[inside]] = order[inside]
+    return slots
+
+
+def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partition:
+    """Gives each client its own records, in their given order.
+
+    Args:
+        clients: int [n], the client 0..U-1 of each record.
+        n_clients: U.
+        most: m, public. A client with more records contributes this many, evenly spaced in its own
+            order (the first ones would be of few classes where a client sorts by label). It is
+            never the size of the largest client: a batch is drawn from all places of a row, so that
+            a width read off one client would change what the others draw.
+
+    Guarantee:
+        Unit: a client. Relation: replace-one. The records of exactly one unit change.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A client has no record, a record no client, or most < 1.
+    """
+    if clients.ndim != 1 or not np.issubdtype(clients.dtype, np.integer):
+        raise UserError(f"clients are {clients.dtype} of shape {clients.shape}; give one integer "
+                        "a record")
+    if most < 1:
+        raise UserError(f"a client may contribute {most} records: at least 1 is needed")
+    outside = np.flatnonzero((clients < 0) | (clients >= n_clients))
+    if outside.size:
+        raise UserError(f"record {outside[0]} is of client {clients[outside[0]]}, outside "
+                        f"0..{n_clients - 1}; mend the record or give the number of clients")
+    sizes = np.bincount(clients.astype(np.int64), minlength=n_clients)
+    if not sizes.all():
+        raise UserError(f"client {sizes.argmin()} holds no records: leave it out of the federation")
+    order = np.argsort(clients, kind="stable")
+    place, size = np.arange(most), sizes[:, None]
+    chosen = np.where(size <= most, place % size, place * size // most)
+    first = np.cumsum(sizes)[:, None] - size
+    return Partition(order[first + chosen], np.minimum(sizes, most))
+
 
 ALIGNMENT = 64
 """Bytes of whose multiples an array begins at one that a CPU takes as it is, without a copy."""
@@ -31,19 +260,19 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
         UserError: A record does not fit the schema; it names the first one. Such a message is for
             the data holder only: it is raised before a run exists and is written nowhere.
     """
-    x, y = picked.readable(x), np.asarray(y)
+    x, y = arrays.readable(x), np.asarray(y)
     if x.dtype != spec.dtype:
         raise UserError(f"records are {x.dtype}, expected {spec.dtype}"
                         + "; multiply by 255 and round" * (spec.dtype == "uint8"))
     if x.shape[1:] != spec.shape:
         raise UserError(f"records have shape {x.shape[1:]}, the schema declares {spec.shape}")
     if x.dtype != np.uint8:
-        checks.unit_range("records", x)
+        arrays.check_unit_range("records", x)
     slots = np.zeros(len(x), bool)
     unlabelled: np.ndarray | list[int] = (
         np.flatnonzero(y == EMPTY) if y.shape == x.shape[:1] else [])
     slots[unlabelled] = [not x[row].any() for row in unlabelled]
-    checks.labels("records", y, len(x), spec.classes, empty=slots)
+    arrays.check_labels("records", y, len(x), spec.classes, empty=slots)
     return _sealed(x, y.astype(np.int32))
 
 
@@ -81,10 +310,10 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     opened = unseal(records)
     digest = hmac.new(key, digestmod=hashlib.sha256)
     units = () if dealt is None else (dealt.index, dealt.sizes)
-    for array in (*map(picked.readable, (opened.x, opened.y)), *units):
+    for array in (*map(arrays.readable, (opened.x, opened.y)), *units):
         # Type and shape too, so that no two arrays have the same bytes.
         digest.update(repr((array.dtype.str, array.shape)).encode())
-        for rows in picked.blocks(array):
+        for rows in arrays.blocks(array):
             digest.update(np.ascontiguousarray(array[rows]).data)
     return digest.hexdigest()
 
@@ -133,7 +362,7 @@ def deal(records: Private[Records], partition: Partition,
             is wanted beyond the last unit are places without one, which get zeros.
     """
     opened = unseal(records)
-    x, y = picked.readable(opened.x), np.asarray(opened.y)
+    x, y = arrays.readable(opened.x), np.asarray(opened.y)
     first, last = units or (0, len(partition.index))
     index = _refilled(partition.index[first:last], y == EMPTY)
     return _sealed(_gathered(x, index, last - first), _gathered(y, index, last - first))
@@ -148,7 +377,7 @@ def _gathered(array: np.ndarray, index: np.ndarray, places: int) -> np.ndarray:
     result = _aligned((places, m, *array.shape[1:]), array.dtype)
     slots, wanted = result.reshape(places * m, *array.shape[1:]), index.reshape(units * m)
     order = np.argsort(wanted, kind="stable")
-    for some in picked.blocks(array, units * m):
+    for some in arrays.blocks(array, units * m):
         slots[order[some]] = array[wanted[order[some]]]
     return result
 

@@ -12,10 +12,10 @@ from typing import Any, Required, TypedDict
 
 from dpgen_jax import methods
 from dpgen_jax.core.config import from_json, to_json
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import column_types, constraints, derived, schema_columns
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.data.table import columns, constraints
 
 MAX_SIDE, MAX_CLASSES = 2**14, 100_000
 """The largest side and number of classes of the images that a release may claim to make."""
@@ -243,13 +243,13 @@ def spec(value: Json, name: str = "the schema") -> Spec:
 
 def _sound_rules(made: TableSpec) -> bool:
     try:
-        if made.derived and made.derived != derived.names(made):
+        if made.derived and made.derived != constraints.determined_names(made):
             return False
-        if made.gaps and made.gaps != derived.gaps(made):
+        if made.gaps and made.gaps != constraints.determined_gaps(made):
             return False
-        constraints.rules(made)
+        constraints.read_rules(made)
         for identifier in made.identifiers:
-            column_types.of_identifier(identifier.name, identifier.pattern, identifier.dtype)
+            columns.type_of_identifier(identifier.name, identifier.pattern, identifier.dtype)
     except UserError:
         return False
     places = [identifier.position for identifier in made.identifiers]
@@ -259,7 +259,7 @@ def _sound_rules(made: TableSpec) -> bool:
 
 def _sound(column: Column) -> bool:
     if to_json(column).keys() - to_json(Column(column.name, column.kind)).keys():
-        return schema_columns.is_declarable(column)
+        return columns.is_declarable(column)
     if column.kind in ("categorical", "ordinal"):
         return bool(column.categories) and len(set(column.categories)) == len(column.categories)
     return not column.categories and 0 <= column.high - column.low < math.inf

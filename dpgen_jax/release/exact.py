@@ -12,9 +12,9 @@ import dataclasses
 import numpy as np
 
 from dpgen_jax.core.types import Column, Method, PyTree, TableSpec
-from dpgen_jax.data import derived, forms, transform
-from dpgen_jax.methods.shared.grid import Wanted
-from dpgen_jax.release.conditions import Conditions, candidates
+from dpgen_jax.data.table import constraints, forms, transform
+from dpgen_jax.methods.shared.table_plan import Wanted
+from dpgen_jax.release.sampling import Conditions, candidates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions
     if (method.conditional is None or method.class_shares is None or prior is None
             or not isinstance(spec, TableSpec)):
         return Narrowed(model, prior)
-    mended = derived.constrained(spec)
+    mended = constraints.constrained_columns(spec)
     places = tuple(sorted({condition.place for condition in conditions.on_columns
                            if spec.columns[condition.place].name not in mended}))
     if not places:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dpgen_jax.core import reading
+from dpgen_jax.core import files
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import frames, writing
+from dpgen_jax.data.table import constraints, frames
 from dpgen_jax.release.files import Opener, Write, csv_file, npz_file
 from dpgen_jax.release.plots import samples_grid
 
@@ -47,9 +47,9 @@ def opener(out: Path, spec: Spec, n: int) -> Opener:
                         "or fewer, or name a folder or an .npz file")
     if isinstance(spec, TableSpec) and out.suffix != ".npz":
         for identifier in spec.identifiers:
-            writing.require_identifiers(identifier, n)
+            constraints.require_identifiers(identifier, n)
     if known[out.suffix] is _parquet:
-        reading.require_parquet()
+        files.require_parquet()
     return known[out.suffix]
 
 

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import writing
+from dpgen_jax.data.table import constraints
 
 Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
 """Records as `Release.sample` returns them, with their labels."""
@@ -94,7 +94,7 @@ def csv_file(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
         def take(x: np.ndarray, y: np.ndarray) -> None:
             nonlocal written
-            names, rows = writing.cells(table, x, y, written)
+            names, rows = constraints.written_cells(table, x, y, written)
             if not written:
                 writer.writerow(names)
             writer.writerows(rows)

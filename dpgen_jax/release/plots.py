@@ -18,12 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw, ImageFont
 
-from dpgen_jax.core import checks
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core import arrays, run_folder
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import forms, transform
+from dpgen_jax.data.table import forms, transform
 from dpgen_jax.release.render import visible
-from dpgen_jax.run import metrics
 
 TILE = 56
 """The longer side of an image in a grid has at least so many screen pixels."""
@@ -105,7 +104,7 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
     Raises:
         UserError: Without rows.
     """
-    rows = metrics.read(rows) if isinstance(rows, str | Path) else rows
+    rows = run_folder.read(rows) if isinstance(rows, str | Path) else rows
     if not rows:
         raise UserError("there are no metrics to draw; the run has made no step")
     groups = _panels(rows)
@@ -122,8 +121,8 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
             axes.set_yscale("log")
         axes.set_ylabel(title)
     # One row that promises nothing is enough: a client's seed came late, or an older version began.
-    promised = not any(metrics.BUDGET_EPSILON in row for row in rows)
-    charged = np.fmax(series(rows, metrics.EPSILON), series(rows, metrics.BUDGET_EPSILON))
+    promised = not any(run_folder.BUDGET_EPSILON in row for row in rows)
+    charged = np.fmax(series(rows, run_folder.EPSILON), series(rows, run_folder.BUDGET_EPSILON))
     below.plot(steps, charged, color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
     below.set(xlabel="step", ylabel="epsilon spent" if promised else "of the budget; none promised",
@@ -141,7 +140,7 @@ def _panels(rows: Sequence[Json]) -> dict[str, dict[str, np.ndarray]]:
     """The metrics that are drawn together, by the title of their panel."""
     scalars = {name: series(rows, name) for name in scalar_names(rows)}
     groups = {title: {name: values for name, values in scalars.items()
-                      if (name in metrics.OF_SAMPLES) == (title == SAMPLES)}
+                      if (name in run_folder.OF_SAMPLES) == (title == SAMPLES)}
               for title in (SAMPLES, "public metrics")}
     return {title: group for title, group in groups.items() if group}
 
@@ -234,7 +233,7 @@ def scalar_names(rows: Sequence[Json]) -> list[str]:
     """The public scalars of metrics.jsonl, in the order of their first line."""
     return list(dict.fromkeys(
         name for row in rows for name, value in row.items()
-        if name not in metrics.NO_METRICS and isinstance(value, int | float)))
+        if name not in run_folder.NO_METRICS and isinstance(value, int | float)))
 
 
 def series(rows: Sequence[Json], name: str) -> np.ndarray:
@@ -265,7 +264,7 @@ def spans_decades(columns: Iterable[np.ndarray]) -> bool:
 def _pixels(images: np.ndarray) -> np.ndarray:
     """uint8 [N, H, W, 3]."""
     images = np.asarray(images)
-    images = checks.images("grid", images)
+    images = arrays.check_images("grid", images)
     if images.dtype != np.uint8:
         finite = np.nan_to_num(images.astype(np.float32), nan=0.0, posinf=1.0, neginf=0.0)
         images = np.round(np.clip(finite, 0, 1) * 255).astype(np.uint8)

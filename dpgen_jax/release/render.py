@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core.terms import at_most
 
 MAX_TEXT = 300
 """The most letters of one cell; longer text is cut, and says so."""

@@ -13,8 +13,7 @@ import numpy as np
 from jax.extend import core
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release.standalone.operations import OPERATIONS
-from dpgen_jax.release.standalone.program import LOOPS
+from dpgen_jax.release.standalone.program import LOOPS, OPERATIONS
 
 CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
          "custom_vjp_call_jaxpr", "remat2", "checkpoint")

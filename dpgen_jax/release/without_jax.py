@@ -14,21 +14,20 @@ import jax
 import numpy as np
 
 import dpgen_jax
-from dpgen_jax.core.atomic import json_bytes
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.files import json_bytes
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import documents, files, guarantee, model, tracing
+from dpgen_jax.release import bundle, documents, files, guarantee, tracing
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.sampling import CHUNK
 from dpgen_jax.release.standalone import records
 from dpgen_jax.version import __version__
 
 SOURCES = (
-    "version", "core/__init__", "core/errors", "core/schema", "data/forms",
-    "data/transform", "data/constraints", "data/derived", "data/finishing", "data/python_values",
-    "data/writing", "release/__init__", "release/conditions", "release/files", "release/sampling",
-    "release/standalone/__init__", "release/standalone/operations", "release/standalone/program",
-    "release/standalone/random_bits", "release/standalone/records")
+    "version", "core/__init__", "core/errors", "core/schema", "data/table/__init__",
+    "data/table/forms", "data/table/transform", "data/table/constraints",
+    "release/__init__", "release/files", "release/sampling", "release/standalone/__init__",
+    "release/standalone/program", "release/standalone/records")
 """The files of this library that a folder holds."""
 STAND_INS = {
     "__init__": '"""The parts of dpgen_jax that need NumPy alone."""\n',
@@ -64,7 +63,7 @@ def generator(release: Release) -> records.Generator:
     """
     if release.classifies:
         raise UserError(f"{release.method} releases a classifier, which makes no records to export")
-    sample = model.built(release.method, release.config, release.spec).sample
+    sample = bundle.built_model(release.method, release.config, release.spec).sample
     assert sample is not None
     leaves, tree = jax.tree.flatten(release.model)
 

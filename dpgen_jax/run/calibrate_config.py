@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dpgen_jax import methods
-from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
-from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
-from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.terms import Unit, at_most
 from dpgen_jax.core.types import BudgetExceeded, Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.run import side_releases
@@ -78,12 +77,12 @@ def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, boug
 
     if config.sigma is None:
         events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
-        sigma = calibrate.sigma_for(_at_sigma(events, config, budget), config.planned_steps,
-                                    budget.epsilon, budget.delta, spent)
+        sigma = composition.sigma_for(_at_sigma(events, config, budget), config.planned_steps,
+                                      budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)
     if config.steps is None:
-        steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta,
-                                    spent)
+        steps = composition.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta,
+                                      spent)
         return dataclasses.replace(config, steps=steps)
     _require_affordable(config, budget, (*spent, *events(config, config.steps)))
     return config
@@ -97,7 +96,7 @@ def _check_promise(config: MethodConfig, budget: Budget, of_records: Events) -> 
     if not budget.epsilon > 0:
         raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example --epsilon 1")
     if math.isfinite(budget.epsilon):
-        calibrate.check_budget(budget.epsilon, budget.delta)
+        composition.check_budget(budget.epsilon, budget.delta)
     if config.accounting != "proven" and math.isfinite(budget.epsilon):
         raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
                         "that you know, or leave it out")
@@ -110,7 +109,7 @@ def _check_promise(config: MethodConfig, budget: Budget, of_records: Events) -> 
 def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
     """The events of all side releases, which must leave something to train with."""
     spent = side_releases.planned(bought, budget.class_epsilon)
-    epsilon = gaussian.epsilon(spent, budget.delta)
+    epsilon = composition.epsilon_of(spent, budget.delta)
     if not epsilon < budget.epsilon:
         raise BudgetExceeded(
             f"class counts, the schema's purchases and the release that judges cost epsilon "
@@ -121,7 +120,7 @@ def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
 
 def _require_affordable(config: MethodConfig, budget: Budget, events: Events) -> None:
     """Refuses noise and steps that are both set, and cost more than the budget."""
-    needed = gaussian.epsilon(events, budget.delta)
+    needed = composition.epsilon_of(events, budget.delta)
     if not needed <= budget.epsilon:
         raise BudgetExceeded(
             f"{config.steps} steps with sigma {config.sigma:g} need epsilon {at_most(needed, 4)} "

@@ -1,23 +1,201 @@
-"""The capacity of this machine: devices, chunks, and the precision of what teachers keep."""
+"""The capacity of this machine: devices, chunks, precision, and the memory of units and records."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax import methods
-from dpgen_jax.core import hosts, reading
-from dpgen_jax.core.config import Moments, Runtime
+from dpgen_jax.aggregation.noise import SeededBits
+from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.config import Compute, Moments, Runtime
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Records, Spec, UserError, no_state
+from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.private import teachers
-from dpgen_jax.run import working_memory
+from dpgen_jax.private import pretraining, teachers
+from dpgen_jax.private.teachers import Layout
+
+ALGORITHMS: dict[Compute, str | None] = {"float32": None, "bfloat16": "BF16_BF16_F32"}
+"""An accelerator's way to multiply matrices: bfloat16 factors, float32 sums; None: JAX's own."""
+
+
+def precision_as_begun(runtime: Runtime, written: object) -> Runtime:
+    """Returns the runtime of a run that goes on, in the precision in which it began.
+
+    Args:
+        runtime: What the user asked for; another precision than the default stays.
+        written: The precision that the run folder says, if it does.
+    """
+    began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
+    return runtime if runtime.compute != Runtime.compute else dataclasses.replace(
+        runtime, compute=began)
+
+
+def units_in_precision(method: Method, compute: Compute) -> Method:
+    """Returns a method whose units learn and answer in a precision, in all of its phases.
+
+    The bound, the votes, their sum and the public side stay as they are, and so does what a round
+    costs: a message is bounded whatever its values are.
+
+    Args:
+        method: The method, built.
+        compute: The precision.
+    """
+    algorithm = ALGORITHMS[compute]
+    if algorithm is None:
+        return method
+
+    def within(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            with jax.default_matmul_precision(algorithm):
+                return function(*arguments)
+
+        return call
+
+    return dataclasses.replace(
+        method, learn=within(method.learn), answer=within(method.answer),
+        phases=tuple(units_in_precision(phase, compute) for phase in method.phases))
+
+
+MOST_AT_ONCE = 256
+"""Units that an accelerator queries at once, at most. On an H100 the published steps of DataLens
+and G-PATE took less time in chunks of 250 than of 64; more were not tried."""
+SOME = 64
+"""Units that an accelerator queries at once, where the shapes of their records are not known."""
+WORKING_SHARE = 1 / 8
+"""of a device's memory that units which are computed at once may take beside their state"""
+
+
+def units_at_once(method: Method, records: Records | None, memory: float, rows: int) -> int:
+    """Returns how many units one accelerator queries at once.
+
+    Args:
+        method: The method, built.
+        records: Shapes of the records of one unit: x [m, ...], y [m]; None: not known.
+        memory: Bytes of memory of the device.
+        rows: Units that a round queries on one device; a larger chunk would be filled up with
+            places without a unit, which cost as much.
+    """
+    return _fit(unit_bytes, method, records, memory, rows)
+
+
+def pretrained_at_once(method: Method, records: Records | None, memory: float, rows: int) -> int:
+    """Returns how many units one accelerator pretrains at once.
+
+    They are not those of a query: where few answer in a round, all still have their pretraining,
+    and a unit that has a generator of its own meanwhile takes more memory than one that is queried.
+
+    Args:
+        method: The method, built.
+        records: As in `at_once`.
+        memory: Bytes of memory of the device.
+        rows: All units of one device.
+
+    Returns:
+        The number; 0 for a method without pretraining.
+    """
+    if not (method.pretraining and method.pretraining.steps):
+        return 0
+    return _fit(pretraining_bytes, method, records, memory, rows)
+
+
+def _fit(each: Callable[[Method, Records], int], method: Method, records: Records | None,
+         memory: float, rows: int) -> int:
+    fit = SOME if records is None else int(WORKING_SHARE * memory // each(method, records))
+    return max(1, min(MOST_AT_ONCE, rows, fit))
+
+
+def unit_bytes(method: Method, records: Records) -> int:
+    """Returns the bytes of all values that are needed at one time while one unit is queried.
+
+    Compilers fuse operations and hold fewer of them: on an H100 chunks of published teachers of
+    DataLens and G-PATE took about half of this.
+
+    Args:
+        method: The method, built.
+        records: Shapes of the records of the unit: x [m, ...], y [m].
+    """
+    key = jax.random.key(0)
+    query = jax.eval_shape(method.ask, key, jax.eval_shape(method.init, key))
+    unit = _one_unit(method)
+    private_input = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)[0, 0]
+    traced = jax.make_jaxpr(functools.partial(teachers.query_unit, method))(
+        unit, records, query, jnp.int32(1), private_input)
+    shared = sum(_size(leaf) for leaf in jax.tree.leaves(query))  # all units have one query
+    return _peak(traced.jaxpr) - shared
+
+
+def pretraining_bytes(method: Method, records: Records) -> int:
+    """Returns the bytes of all values that are needed at one time while one unit is pretrained.
+
+    Args:
+        method: A method with pretraining.
+        records: Shapes of the records of the unit: x [m, ...], y [m].
+    """
+    return _peak(jax.make_jaxpr(functools.partial(pretraining.pretrain_one, method))(
+        _one_unit(method), records).jaxpr)
+
+
+def _one_unit(method: Method) -> Any:
+    """Returns the shapes of one unit."""
+    return jax.eval_shape(functools.partial(teachers.one_unit, method, jax.random.key(0)),
+                          jnp.int32(0))
+
+
+def _peak(jaxpr: Any) -> int:
+    """Returns the most bytes of inputs, results and what lies between them at one time."""
+    last_use = {v: i for i, equation in enumerate(jaxpr.eqns) for v in _variables(equation.invars)}
+    last_use |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
+    alive = {*jaxpr.invars, *jaxpr.constvars}
+    total = peak = sum(_size(v.aval) for v in alive)
+    for i, equation in enumerate(jaxpr.eqns):
+        taken = sum(_size(v.aval) for v in equation.invars)
+        within = max((_peak(inner) - taken for inner in inner_jaxprs(equation.params)), default=0)
+        made = sum(_size(v.aval) for v in equation.outvars)
+        peak = max(peak, total + max(made, within))
+        total += made
+        alive |= set(equation.outvars)
+        gone = {v for v in alive if last_use.get(v, -1) <= i}
+        alive -= gone
+        total -= sum(_size(v.aval) for v in gone)
+    return peak
+
+
+def _variables(atoms: Any) -> Iterator[Any]:
+    """Yields those that are variables, and no literals."""
+    return (atom for atom in atoms if not hasattr(atom, "val"))
+
+
+def _size(aval: Any) -> int:
+    """Returns the bytes of an array by its shape; a random key is taken for four words."""
+    itemsize = getattr(aval.dtype, "itemsize", 16)
+    return math.prod(aval.shape) * itemsize
+
+
+def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    """Yields the jaxprs inside an equation, a rule for differentiation not among them.
+
+    Args:
+        params: Parameters of the equation.
+    """
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(item, "jaxpr", item)
+            if hasattr(inner, "eqns"):
+                yield inner
+
 
 MEMORY_SHARE = 0.7
 """of the memory that the teachers may fill; the rest is for records, messages and the generator"""
@@ -77,7 +255,7 @@ def memory() -> float:
 
 def host_memory() -> float:
     """Returns the bytes of memory of all machines, each of which is taken to have as much."""
-    return reading.machine_bytes() * hosts.machines()
+    return files.machine_bytes() * hosts.machines()
 
 
 def room(runtime: Runtime) -> float:
@@ -86,7 +264,7 @@ def room(runtime: Runtime) -> float:
     Args:
         runtime: Where the state lies.
     """
-    return {"device": memory, "host": reading.machine_bytes, "disk": lambda: math.inf}[
+    return {"device": memory, "host": files.machine_bytes, "disk": lambda: math.inf}[
         runtime.state]()
 
 
@@ -282,8 +460,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         each_device = -(-mechanism.n_units // len(devices))
         each_round = -(-mechanism.n_units // (mechanism.schedule.n_cohorts * len(devices)))
         limit = (available[0].memory_stats() or {}).get("bytes_limit") or host_memory()
-        best = working_memory.at_once(method, records, limit, each_round)
-        pretrained = working_memory.pretrained_at_once(method, records, limit, each_device)
+        best = units_at_once(method, records, limit, each_round)
+        pretrained = pretrained_at_once(method, records, limit, each_device)
     if batch_capacity:
         # Of messages as long as a network, as many as a cache, or a device's memory, holds.
         message_bytes = 4 * mechanism.shape[0] * mechanism.shape[1]
@@ -297,3 +475,107 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         return layout
     return dataclasses.replace(layout, slab=slab(method, chunk * len(devices)),
                                files=files if runtime.state == "disk" else None)
+
+
+LABEL_BYTES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """The bytes of records in one process.
+
+    Attributes:
+        read: As they were read, with those held out; records in mapped files take none.
+        dealt: As they are dealt to the units of this process, in the host's memory.
+        on_device: On each device that has memory of its own; 0 for CPUs, which take those that are
+            dealt as they are.
+    """
+
+    read: int
+    dealt: int
+    on_device: int
+
+
+def of_a_unit(data: Dataset, slots: int) -> Records:
+    """Returns shapes of the records of one unit: x [m, ...], y [m].
+
+    Args:
+        data: The data set.
+        slots: m, the places for records that a unit has.
+    """
+    x = data.x_train
+    shapes = jax.ShapeDtypeStruct((slots, *x.shape[1:]), x.dtype), jax.ShapeDtypeStruct(
+        (slots,), np.int32)
+    return Records(*shapes)  # type: ignore[arg-type]  # what traces functions takes shapes too
+
+
+def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:
+    """Returns what the records of a run take.
+
+    Args:
+        data: The data set.
+        slots: The places for records that all units have (`planning.unit_slots`).
+        layout: How units lie on devices.
+    """
+    record = data.x_train.nbytes // max(1, len(data.x_train)) + LABEL_BYTES
+    present = [part for part in (data.x_train, data.x_test) if part is not None]
+    read = sum(part.nbytes for part in present if arrays.mapping(part) is None)
+    whole = slots * record
+    shares = 1 if layout.sampled else len(layout.devices)  # sampled records lie whole on each
+    here = len(layout.local) if shares > 1 else 1
+    apart = layout.devices[0].platform != "cpu" and not layout.slab
+    return Footprint(read, whole * here // shares, whole // shares * apart)
+
+
+def check_records(records: Footprint, method: Method, layout: Layout, unit: str) -> None:
+    """Refuses, before anything is spent, records that do not fit beside what else is in memory.
+
+    Args:
+        records: What the records take.
+        method: The method, built.
+        layout: How units lie on devices.
+        unit: Who is protected; of others than records the number of records is private.
+
+    Raises:
+        UserError: Where the memory is too small; the system would end the run where it deals them.
+    """
+    together = -(-hosts.count() // hosts.machines())  # processes of the fullest machine
+    on_host = together * (records.read + records.dealt)
+    state = state_bytes(method)
+    if layout.slab:
+        state = 0 if layout.files else state
+    elif records.on_device:
+        _check_devices(records.on_device, state // len(layout.devices), unit)
+        state = 0
+    state = state * together // hosts.count()
+    available = files.machine_bytes()
+    if on_host + state > available:
+        raise _too_large(
+            unit,
+            f"take {_shown_size(records.read)} as read and {_shown_size(records.dealt)} as dealt, "
+            f"beside {_shown_size(state)} for the state of units, and the memory here is "
+            f"{_shown_size(available)}",
+            "take fewer records, or save them as a file of arrays that is "
+            "mapped (npz: without compression), or use a machine with more memory")
+
+
+def _check_devices(records: int, state: int, unit: str) -> None:
+    """Refuses records and state beyond the memory of a device that has its own."""
+    limit = min((device.memory_stats() or {}).get("bytes_limit", 0)
+                for device in jax.local_devices())
+    if limit and records + state > limit:
+        raise _too_large(
+            unit, f"take {_shown_size(records)} on each device, beside "
+                  f"{_shown_size(state)} for the state of "
+            f"units, and a device has {_shown_size(limit)}",
+            "take fewer records, more devices, or --state host")
+
+
+def _too_large(unit: str, sizes: str, mend: str) -> UserError:
+    """The refusal, without sizes where they would tell a number of records that is private."""
+    what = sizes if unit == Unit.RECORD else "and the state of units do not fit into memory"
+    return UserError(f"the records {what}: {mend}")
+
+
+def _shown_size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -1,27 +1,49 @@
-"""Computes what a configuration would cost and a run has spent, and a second opinion on it."""
+"""The costs of a configuration or a run, also data-dependent, and second opinions on them.
+
+Data-dependent accounting of a finished run: for the data holder's eyes, or, once, published.
+
+The number that stops training, is printed by it and stands in privacy.json as `epsilon` is always
+data-independent.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition, pate
 from dpgen_jax.accountant.cross_check import SecondOpinion, second_opinion
-from dpgen_jax.accountant.events import Events, ideal_noise
-from dpgen_jax.accountant.ledger import account, read
-from dpgen_jax.accountant.totals import Account
-from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.config import Budget
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.terms import Unit
+from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
+    Events,
+    GaussianEvent,
+    RenyiEvent,
+    add_up,
+    ideal_noise,
+    of_kind,
+)
+from dpgen_jax.accountant.ledger import Account, account, published, read
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, LabelMechanism
+from dpgen_jax.aggregation.topagg import TopAggMechanism
+from dpgen_jax.core.config import Budget, from_json
+from dpgen_jax.core.files import Json, write_together
+from dpgen_jax.core.run_folder import FEDERATION, RunFolder, existing, read_json, write_json
+from dpgen_jax.core.terms import Unit, at_most
+from dpgen_jax.core.types import Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
-from dpgen_jax.release import contents, guarantee, statement
-from dpgen_jax.run import checkpoint, side_releases
+from dpgen_jax.private import kept_votes as vote_log
+from dpgen_jax.release import contents, documents, guarantee
+from dpgen_jax.run import checkpoint, side_releases, spending
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import FEDERATION, RunFolder, existing, read_json
 
 
 def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
@@ -67,8 +89,8 @@ def _proven(events: Events, delta: float) -> Json:
     delta allows: the epsilon of ideal noise is then shown and named as such, and no run can promise
     it.
     """
-    epsilon, how = gaussian.epsilon(events, delta), statement.accountant(events)
-    ideal = gaussian.epsilon(ideal_noise(events), delta)
+    epsilon, how = composition.epsilon_of(events, delta), guarantee.stated_accountant(events)
+    ideal = composition.epsilon_of(ideal_noise(events), delta)
     if epsilon == ideal or math.isfinite(epsilon):
         return {"epsilon": epsilon, "accountant": how}
     return {"epsilon": ideal, "accountant": f"{how}; for ideal noise, which no run draws"}
@@ -168,7 +190,8 @@ def _noise_source(files: RunFolder, config: Json) -> str:
     if config.get("dataset") != FEDERATION:
         return "seeded" if config.get("seed") is not None else guarantee.SOUND_NOISE
     if rounds := checkpoint.steps(files.checkpoints):
-        return guarantee.sources(checkpoint.note(files.checkpoints, rounds[-1], "noise")["noise"])
+        return guarantee.sources(checkpoint.note_checkpoint(files.checkpoints, rounds[-1],
+                                                            "noise")["noise"])
     return "clients of whom none has answered yet"
 
 
@@ -219,3 +242,244 @@ def _two_lines(name: str, row: Json) -> list[str]:
     theirs = ("none" if row["dp_accounting"] is None
               else f"{row['dp_accounting']:.6g} by {row['accountant']}")
     return [f"{name}: ours {at_most(row['epsilon'])}, dp_accounting {theirs}", f"  {row['remark']}"]
+
+
+EX_POST = ("ex-post: it describes this run's votes at one order, plus all other charges of "
+           "the run; it is no guarantee of differential privacy; epsilon is")
+
+
+def data_dependent_reading(root: Path) -> Json:
+    """The data-dependent epsilon of a finished run, as `account RUN --data-dependent` shows it.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record for the data holder alone, as private as the records.
+
+    Raises:
+        UserError: A run that kept no votes, or whose mechanism has no such accounting.
+    """
+    files, mechanism, _ = _run(root)
+    totals = account(read(files.ledger))
+    kind = _kind_of(mechanism)
+    votes, delta = kind.votes(files.votes), totals.header["delta"]
+    others = _others(mechanism, totals)
+    shown = vote_log.for_the_holder(
+        vote_log.read_for_the_holder(votes, kind, others.delta, totals.steps))
+    record: Json = {
+        "run": str(root),
+        "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
+                   "only; the epsilon to state is the data-independent one",
+        "data_dependent": {"epsilon": shown.epsilon + others.epsilon, "order": shown.order,
+                           "kind": EX_POST},
+        "data_independent": {"epsilon": stamped(root, totals).claim,
+                             "spent": totals.epsilon()},
+        "votes": {**shown.agreement, "queries": shown.queries,
+                  "steps charged without votes": shown.lost},
+    }
+    if isinstance(kind, vote_log.Signs):
+        by_round = vote_log.for_the_holder(vote_log.cost_curve(votes, kind, delta))
+        record["by round"] = {name: [value if math.isfinite(value) else None for value in values]
+                              for name, values in dataclasses.asdict(by_round).items()}
+        last = {name: values[-1] for name, values in record["by round"].items() if values}
+        record["by Renyi divergences"] = {
+            "independent": last.get("independent"), "laws of the entries": last.get("entries"),
+            "Theorems 4 and 5 of DataLens": last.get("theorem") or "say nothing"}
+    return record
+
+
+@dataclasses.dataclass(frozen=True)
+class _Offer:
+    """A bound that a run can publish, and what that costs: no vote is read for it.
+
+    Attributes:
+        files: The run folder.
+        mechanism: The mechanism of the run.
+        sanitiser: The declared parameters of the bound.
+        spec: The schema of what the run releases.
+        statement: The run's privacy.json as it is.
+        totals: What the ledger charges.
+        cost: The cost of the bound.
+        claim: The epsilon of the run once it is published.
+        others: What the run charged for anything but its rounds.
+    """
+
+    files: RunFolder
+    mechanism: ConfidentGNMax
+    sanitiser: Sanitiser
+    spec: Spec
+    statement: Json
+    totals: Account
+    cost: RenyiEvent
+    claim: float
+    others: _Others
+
+
+@dataclasses.dataclass(frozen=True)
+class _Others:
+    """The charges of a run for class counts, entries of a schema and a release that judges.
+
+    Attributes:
+        epsilon: The epsilon of all of it, at the rest of the run's delta.
+        delta: The part of the run's delta that is left for the votes.
+    """
+
+    epsilon: float
+    delta: float
+
+
+def _others(mechanism: Mechanism, totals: Account) -> _Others:
+    """Returns the charges of a run but for those of its rounds, of which alone the votes tell."""
+    rounds, delta = {event for event, _ in mechanism.events(1)}, totals.header["delta"]
+    others = tuple(pair for pair in totals.spent() if pair[0] not in rounds)
+    if not others:
+        return _Others(0.0, delta)
+    bought = add_up((event.delta, n) for event, n in of_kind(EpsilonDeltaEvent, others))
+    left = (delta - bought) / 2
+    return _Others(composition.epsilon_of(others, delta - left), left)
+
+
+def publication_price(root: Path) -> Json:
+    """Returns what `publish` would make of a run's claim, from its ledger and its configuration.
+
+    No vote is read, and nothing is drawn, charged or written: both numbers are public. Only
+    `publish` itself sees that another process has the ledger, that the folder is a copy, or that
+    the votes are damaged.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the epsilon as it is and as it would be.
+
+    Raises:
+        UserError: As `publish`.
+    """
+    offer = _offer(root)
+    mechanism = offer.mechanism
+    kept = vote_log.n_steps(offer.files.votes, mechanism.queries, mechanism.vote_bins)
+    teacher_votes.require_sanitised(mechanism, offer.sanitiser, kept, offer.totals.steps)
+    return {"run": str(root), "epsilon_without_it": offer.totals.claim(), "epsilon": offer.claim}
+
+
+def publish(root: Path) -> Json:
+    """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
+
+    The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
+    privacy.json.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the run's new epsilon and of the bound.
+
+    Raises:
+        UserError: It was done before, or cannot be done for this run.
+    """
+    offer = _offer(root)
+    files, totals, cost, claim = offer.files, offer.totals, offer.cost, offer.claim
+    votes = vote_log.Confident(offer.mechanism).votes(files.votes)
+    sealed = teacher_votes.sanitised_totals(votes, offer.mechanism, offer.sanitiser, totals.steps)
+    witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
+    with checkpoint.reopened(files, offer.mechanism, witness) as ledger:
+        ledger.extend(claim)
+        ledger.charge(((cost, 1),))
+        bound = teacher_votes.upper_bound(sealed, offer.sanitiser, OsBits())
+    order, statement = offer.sanitiser.order, offer.statement
+    epsilon = offer.others.epsilon + pate.epsilon_of(
+        [bound + cost.rdp], [order], offer.others.delta)
+    statement["data_dependent_epsilon"] = {
+        "epsilon": epsilon, "order": order,
+        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": totals.claim(),
+        "may_be_too_low_with_probability": offer.sanitiser.failure}
+    statement["epsilon"] = claim
+    statement["events"].append({**cost.statement(), "count": 1})
+    written = documents.files(statement, offer.spec,
+                              documents.of_release(offer.spec, classifies=False))
+    _known(files, hashlib.sha256(written["privacy.json"]).hexdigest())
+    write_together(files.release, written)
+    return {"run": str(root), "epsilon": claim,
+            "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+
+
+def _offer(root: Path) -> _Offer:
+    """The bound that a run can publish. Raises: UserError: It can publish none."""
+    files, mechanism, config = _run(root)
+    if not isinstance(mechanism, ConfidentGNMax):
+        raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
+                        "whose smooth sensitivity is proven; --data-dependent shows yours to you")
+    stored = contents.described(files.config)
+    names = {"class_names": stored["class_names"]} if stored.get("class_names") else {}
+    spec = contents.spec(stored["spec"] | names)
+    statement = contents.statement(read_json(files.release / "privacy.json"))
+    if not (stamp := guarantee.of(statement)).holds:
+        raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
+                        "be a promise; publish that of a run with a guarantee")
+    # A sanitiser that was changed since the run began may have been chosen by the votes.
+    totals = checkpoint.charged(files, stored)
+    if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
+        raise UserError(f"{root} has charged its one sanitised release" + (
+            "; another would need another run" if published(read(files.ledger)) else
+            ", that of the run whose release judges; publish its own from a run without --keep-best"
+            ))
+    cost, delta = teacher_votes.sanitised_event(config.sanitiser), totals.header["delta"]
+    claim = composition.epsilon_of((*_budget(totals.claim(), delta, totals.spent()), (cost, 1)),
+                                   delta)
+    return _Offer(files, mechanism, config.sanitiser, spec, statement, totals, cost, claim,
+                  _others(mechanism, totals))
+
+
+def _known(files: RunFolder, digest: str) -> None:
+    """Adds the digest of a statement to those that an audit knows, before it is written."""
+    known = read_json(files.released) if files.released.exists() else {}
+    write_json(files.released, {**known, "privacy_sha256": [
+        *known.get("privacy_sha256", ()), digest]}, mode=0o600)
+
+
+def _run(root: Path) -> tuple[RunFolder, Mechanism, Any]:
+    """The files, the mechanism and the configuration of a run with data-dependent accounting.
+
+    The type of the configuration is that of the method, which config.json names at run time.
+    """
+    files = existing(root)
+    stored = contents.described(files.config)
+    module = methods.get(stored["method"])
+    config = from_json(module.Config, stored["config"])
+    mechanism: Mechanism = module.mechanism(config, contents.spec(stored["spec"]))
+    if not mechanism.keeps_votes:
+        raise UserError(f"{root}: data-dependent accounting holds where only the winner of a noisy "
+                        "vote, or the signs of noisy sums, are released (aggregate gnmax, "
+                        "decode majority, decode threshold), not for the noisy "
+                        f"sums that this run of {stored['method']} released")
+    if not config.sigma:
+        raise UserError(f"{root} ran without noise: its epsilon is infinite by any accounting")
+    return files, mechanism, config
+
+
+def _kind_of(mechanism: Mechanism) -> vote_log.Kind:
+    """How the votes of a mechanism that keeps them are read."""
+    match mechanism:
+        case TopAggMechanism():
+            return vote_log.Signs(mechanism)
+        case ConfidentGNMax():
+            return vote_log.Confident(mechanism)
+        case LabelMechanism(noise=RoundedGaussian() | DiscreteLaplace() as noise):
+            return vote_log.Majority(mechanism, noise)
+    raise UserError(f"no data-dependent accounting is known for {type(mechanism).__name__} with "
+                    f"{type(mechanism.noise).__name__}")
+
+
+def _budget(target: float, delta: float, spent: Events) -> Events:
+    """The whole budget as events, of which no reading of the run is part.
+
+    They are the side releases, and one Gaussian release that costs all they leave.
+    """
+    pure = tuple((event, n) for event, n in spent if isinstance(event, EpsilonDeltaEvent))
+    left = add_up([(target, 1), *((event.epsilon, -n) for event, n in pure)])
+    rest = add_up([(delta, 1), *((event.delta, -n) for event, n in pure)])
+    c = composition.zcdp_for(left, rest) * (1 + 1e-12)  # which ends at or below what `left` affords
+    # With the distance from ideal noise that was charged: without it `claim` may fall short.
+    tau = composition.total_variation(spent)
+    return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1, total_variation=tau), 1))

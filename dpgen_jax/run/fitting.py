@@ -1,28 +1,118 @@
-"""`fit`: a run from Python, on arrays, a pandas frame or a loaded data set."""
+"""`fit` and `repeat`: runs from Python, on arrays, a pandas frame or a loaded data set."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpgen_jax import methods, presets
-from dpgen_jax.core import python_words
-from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, from_json, to_json
+from dpgen_jax import data, methods, presets
+from dpgen_jax.accountant.events import add_up, as_written
+from dpgen_jax.core import errors, run_folder
+from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime, from_json, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.data import Dataset, frames, from_arrays, subjects
-from dpgen_jax.data import schema as schemas
-from dpgen_jax.presets import choice
+from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.data import Dataset, from_arrays
+from dpgen_jax.data.table import frames, subjects
+from dpgen_jax.data.table import schema as schemas
+from dpgen_jax.presets import Preset, choice
+from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import lifecycle, preset_data, protection
+from dpgen_jax.run import lifecycle, planning
+from dpgen_jax.run.planning import Request
 from dpgen_jax.run.progress import Notices
-from dpgen_jax.run.request import Request
+
+
+def preset_options(preset: Preset, dataset: str) -> DataOptions:
+    """Returns the options with which a data set is read for a preset, where the user states none.
+
+    Args:
+        preset: A preset that the user named.
+        dataset: KIND or KIND:PLACE.
+
+    Returns:
+        The preset's own options for its kind of data set. For another kind it is the size alone,
+        and that only where the images have none of their own.
+    """
+    kind = dataset.partition(":")[0]
+    source = data.SOURCES.get(kind)
+    if source is None or source.sized or not isinstance(preset.spec, ImageSpec):
+        return DataOptions()
+    own = preset.options if kind == preset.kind else {}
+    return DataOptions(image_size=preset.spec.height, **own)
+
+
+def require_size(name: str, preset: Preset, dataset: data.Dataset, image_size: int | None) -> None:
+    """Refuses images of another size than the preset's, unless the user stated their size.
+
+    Args:
+        name: The name of a preset that the user named.
+        preset: The preset.
+        dataset: The data set.
+        image_size: The size that was stated, by the user or for the preset.
+
+    Raises:
+        UserError: The sizes differ; it names the option.
+    """
+    spec, wanted = dataset.spec, preset.spec
+    if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)) or image_size:
+        return
+    if (spec.height, spec.width) != (wanted.height, wanted.width):
+        keep = f", or --image-size {spec.height} to keep theirs" * (spec.height == spec.width)
+        raise UserError(
+            f"preset {name} is for images of {wanted.height} x {wanted.width} pixels, and those of "
+            f"{dataset.name} have {spec.height} x {spec.width}; pass --image-size {wanted.height} "
+            f"to resize them{keep}")
+
+
+def noted_preset_data(name: str, preset: Preset, dataset: data.Dataset) -> data.Dataset:
+    """Returns the data set with a private note on how it differs from the preset's, if it does.
+
+    Args:
+        name: The name of a preset that the user named.
+        preset: The preset.
+        dataset: The data set.
+    """
+    spec, wanted = dataset.spec, preset.spec
+    if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)):
+        return dataset
+    ours, chosen = (f"{n:,} images of {s.height} x {s.width} x {s.channels} in {s.classes} classes"
+                    for s, n in ((spec, len(dataset.y_train)), (wanted, preset.records)))
+    if ours == chosen:
+        return dataset
+    note = f"preset {name} was chosen for {chosen}; these are {ours}"
+    return dataclasses.replace(dataset, private_notes=(*dataset.private_notes, note))
+
+
+def load_preset_data(name: str, preset: Preset, dataset: str, stated: DataOptions | None = None
+                     ) -> data.Dataset:
+    """Loads a data set for a preset that the user named.
+
+    Args:
+        name: The name of the preset.
+        preset: The preset.
+        dataset: KIND or KIND:PLACE.
+        stated: The options, of which those that the user left out are as `options` returns them;
+            None where the user stated none.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `data.load` and `require_size`.
+    """
+    stated = stated or preset_options(preset, dataset)
+    loaded = data.load(dataset, **vars(stated))
+    require_size(name, preset, loaded, stated.image_size)
+    return noted_preset_data(name, preset, loaded)
+
 
 ALL_GIVEN = ("all records that were given are trained on; hold out before what is to be tested on, "
              "since a second training on them spends a second epsilon")
@@ -104,7 +194,7 @@ def fit(
     if not isinstance(out, str | Path | None) or not isinstance(runtime, Runtime) or not isinstance(
             monitor, MonitorOptions):
         raise UserError("out is a path, runtime a dpgen_jax.Runtime(...), and monitor its options")
-    with python_words.spoken():
+    with errors.spoken_in_python():
         dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
         kind = choice.Facts("", dataset.spec, dataset.count).kind
         method, why = (method, "") if method else choice.method_for(kind)
@@ -114,8 +204,8 @@ def fit(
             (epsilon, chosen.epsilon), (delta, chosen.delta),
             (class_epsilon, chosen.class_epsilon))))
         if preset is not None:
-            dataset = preset_data.noted(name, chosen, dataset)
-        dataset, config = protection.federated(
+            dataset = noted_preset_data(name, chosen, dataset)
+        dataset, config = planning.federated(
             dataset, dataclasses.replace(chosen.config, **fields))
         request = Request(
             method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
@@ -134,7 +224,7 @@ class _Quiet(Notices):
 
 def _teller(verbose: bool) -> Any:
     """The function that prints a line of a run in the words of Python."""
-    return (lambda line: tell(python_words.of(line))) if verbose else lambda line: None
+    return (lambda line: tell(errors.in_python_words(line))) if verbose else lambda line: None
 
 
 def _alone(dataset: Dataset, x: object) -> Dataset:
@@ -211,3 +301,82 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: Any, uni
         return frames.from_frame(x, schemas.of(schema))
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeats:
+    """Trainings of one configuration on the same records.
+
+    Each release states its own epsilon alone: whoever sees all of them sees what the sums promise.
+
+    Attributes:
+        releases: One for each training.
+        folders: Their run folders.
+        epsilon: The sum of their epsilons; inf where one of them promises nothing.
+        delta: The sum of their deltas.
+    """
+
+    releases: tuple[Release, ...]
+    folders: tuple[Path, ...]
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return (f"{len(self.releases)} trainings on the same records, which spent epsilon "
+                f"{at_most(self.epsilon)}, delta {at_most(self.delta)} together")
+
+
+def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path | None = None,
+           seed: int | None = None, log: Callable[[str], None] = tell, **options: Any) -> Repeats:
+    """Trains `n` times on the same records: for a mean over trainings, and how far they differ.
+
+    Each training spends an epsilon of its own, and they add up. The sum is said before anything is
+    spent; with `total_epsilon` it is refused where it is more.
+
+    Args:
+        n: The number of trainings, 2 or more.
+        method: The name of a method, or what else `fit` takes in its place.
+        x: As `fit` takes it.
+        y: Likewise.
+        out: A folder, for the run folders OUT/0, OUT/1 and so on; `dpgen compare OUT OTHER`, once
+            each is evaluated, shows means and deviations over them. By default one in runs.
+        seed: Repeats the trainings, with seeds from this one on, and without a privacy claim.
+        log: Prints a line.
+        **options: As `fit` takes them.
+
+    Returns:
+        The trainings.
+
+    Raises:
+        UserError: As `fit`, and for a number of trainings that is none.
+        BudgetExceeded: As `fit`; trainings before it are done and stay.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 2:
+        raise UserError(f"{n!r} trainings; give a whole number from 2 on, as in "
+                        "dg.repeat(3, 'mixture', x, y)")
+    epsilon, most = options.get("epsilon"), options.get("total_epsilon")
+    if epsilon is not None and most is not None and (
+            math.isinf(epsilon) or n * as_written(epsilon) > as_written(most)):
+        raise UserError(f"{n} trainings of epsilon {epsilon:g} spend {n * epsilon:g} on the same "
+                        f"records, more than total_epsilon={most:g}; lower one of them")
+    each = "its own epsilon" if epsilon is None else f"epsilon {at_most(epsilon)}"
+    total = f"{n} times that" if epsilon is None else f"epsilon {at_most(n * epsilon)}"
+    if seed is not None:
+        each, total = "epsilon inf", "nothing that bounds, as the noise is made from seeds"
+    log(f"{n} trainings on the SAME records: each spends {each}, all together {total}; a release "
+        "states what it spent itself")
+    name = method if isinstance(method, str) else "best"
+    root = run_folder.default_root(name, "repeats") if out is None else Path(out)
+    releases = []
+    for i in range(n):
+        log(f"training {i + 1} of {n}")
+        releases.append(fit(method, x, y, out=root / str(i),
+                                      seed=None if seed is None else seed + i, **options))
+    spent = [tuple(float(release.privacy.get(name, math.inf)) for name in ("epsilon", "delta"))
+             if guarantee.of(release.privacy).kind == "valid" else (math.inf, 0.0)
+             for release in releases]
+    repeats = Repeats(tuple(releases), tuple(root / str(i) for i in range(n)),
+                      add_up((epsilon, 1) for epsilon, _ in spent),
+                      add_up((delta, 1) for _, delta in spent))
+    log(str(repeats))
+    return repeats

@@ -18,16 +18,16 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
+from dpgen_jax.core.run_folder import MEANING, RunFolder
 from dpgen_jax.core.types import Method, Private, PyTree, Records, UserError
-from dpgen_jax.private import packing, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private.partition import Partition
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.pretraining import Chunks
-from dpgen_jax.run import checkpoint_parts, loop, saved_state
-from dpgen_jax.run.folder import MEANING, RunFolder
+from dpgen_jax.private.records import Partition
+from dpgen_jax.run import checkpoint, loop
+from dpgen_jax.run.loop import Block, Draws, compile_block, run_block
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
-from dpgen_jax.run.rounds import Block, Draws, compile_block, run_block
 from dpgen_jax.version import __version__
 
 SHARED_WITHIN = 10
@@ -132,7 +132,7 @@ class Follower:
     chunks: Chunks | None = None
     phase: Method | None = None
     block: Block | None = None
-    parts: checkpoint_parts.Parts | None = None
+    parts: checkpoint.Parts | None = None
 
     def __init__(self, plan: Plan):
         """Begins to follow.
@@ -189,11 +189,11 @@ class Follower:
 
     def restore(self, folder: str, step: int) -> None:
         """Reads this process's part of a checkpoint."""
-        self.state = saved_state.restore(Path(folder), self.method, self.layout, step)
+        self.state = checkpoint.restore_state(Path(folder), self.method, self.layout, step)
 
     def warmed(self) -> None:
         """Says which units of this process are pretrained."""
-        packing.warmed(self._units, self.layout)
+        streaming.warmed(self._units, self.layout)
 
     def pretrain(self, chunk: int, first: int, n: int) -> None:
         """Pretrains a chunk for some steps."""
@@ -213,8 +213,8 @@ class Follower:
 
     def save(self, folder: str, beside: bool) -> None:
         """Begins to write this process's part of a checkpoint."""
-        size = packing.block_size(self.method)
-        self.parts = checkpoint_parts.Parts(Path(folder), saved_state.unit_parts(
+        size = streaming.block_size(self.method)
+        self.parts = checkpoint.Parts(Path(folder), checkpoint.unit_parts(
             self._units, self.layout, size), beside)
 
     def saved(self) -> None:

@@ -1,37 +1,480 @@
 """The loop of a run: afford, reserve in the ledger, run a compiled block of rounds, settle, log.
 
+Digests of the random bits of each round, by which bits that were used twice are found later.
+
+A run appends a line for each round to private/noise_digests.txt: the number of the round; 128 bits
+of BLAKE2b of the bits that its noise is made of, and of those that its units were sampled by, where
+they were, keyed with the secret key of private/identity.json; and how many random numbers of the
+round were the same as another one of it. It is written while the round is computed, before the
+ledger counts it as made and before anybody learns what it released; of a round that a crash loses
+it may be missing. A client in a process of its own keeps such a file of its answers.
+
+What a digest tells. Bits are drawn uniformly, 96 of them or more for each number, and no function
+of them but the digest and the noisy sum is kept. Whoever has no key cannot tell digests from random
+numbers. Whoever has the key, and so all of private/, would have to try 2^96 bit strings of the
+smallest release there is before one fits, so the noise cannot be taken off a sum that was released;
+he has the records beside the key, and learns nothing from the noise.
+
 It is written once for all methods. It handles private values sealed, and tells the world only what
 the method's public side computed from released values.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import hashlib
 import math
+import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import BitSource, SeededBits
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core import hosts
-from dpgen_jax.core.types import Array, Method, Metrics, Private, Records, UserError
-from dpgen_jax.private import streaming, teachers
-from dpgen_jax.private.layout import Layout, padded_rows
-from dpgen_jax.run.noise_digests import Remembered, secret_bits
-from dpgen_jax.run.rounds import (
-    Block,
-    Draws,
-    State,
-    compile_block,
-    compile_post_block,
-    run_block,
+from dpgen_jax.aggregation.mechanism import Mechanism, kept, release, rows_of
+from dpgen_jax.aggregation.noise import BitSource, SeededBits
+from dpgen_jax.core import files, hosts
+from dpgen_jax.core.files import BINARY
+from dpgen_jax.core.types import (
+    Array,
+    Method,
+    Metrics,
+    PostTraining,
+    Private,
+    PyTree,
+    Records,
+    UserError,
 )
+from dpgen_jax.private import streaming, teachers
+from dpgen_jax.private.teachers import (
+    Layout,
+    Round,
+    Units,
+    bounded_sum,
+    check_public,
+    check_query,
+    on_devices,
+    padded_rows,
+    spread,
+)
+
+Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
+"""A compiled block of rounds, see `compile_block`."""
+
+
+class Draws(NamedTuple):
+    """The secret bits of a block, with zeros up to S rounds, on the host.
+
+    Attributes:
+        private_inputs: [R, S, ...], the secret bits of each unit, with padding up to R rows.
+        bits: uint32 [S, *bits_shape], of the noise.
+        cohorts: int32 [S], the cohort that each round queries.
+    """
+
+    private_inputs: np.ndarray
+    bits: np.ndarray
+    cohorts: np.ndarray
+
+
+@dataclasses.dataclass
+class State:
+    """Everything that a run carries from round to round.
+
+    Attributes:
+        public: The public state of the method, any pytree of arrays.
+        units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
+        key: Random key [] of the public side.
+        step: Rounds that ended.
+        post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
+        post_step: Steps of post-training that ended.
+    """
+
+    public: PyTree
+    units: Private[Units] | None
+    key: Array
+    step: int = 0
+    post_state: PyTree = None
+    post_step: int = 0
+
+    @property
+    def done(self) -> int:
+        """Steps of both sorts."""
+        return self.step + self.post_step
+
+
+def compile_block(method: Method, layout: Layout) -> Block:
+    """Compiles a block of rounds, once for blocks of any length up to S.
+
+    The block takes (public, units, records, private inputs [R, S, ...], bits uint32
+    [S, *bits_shape], cohorts int32 [S], key, step, n) and runs n <= S rounds in one call. It
+    returns (public, units, metrics of the last round, answered int32 [S, ...], sums that the data
+    holder keeps, sealed); the first n rows of the last two count. Public state and units are
+    updated in place: the arrays that it was given are gone. Where the state of units lies outside
+    of the devices, so do records and private inputs, and each round is several calls.
+
+    Args:
+        method: The method.
+        layout: How units lie on devices.
+
+    Raises:
+        ValueError: The layout is for another schedule.
+        TypeError: A function of the method returns a wrong shape or type; when it is first called.
+    """
+    mechanism = method.mechanism
+    schedule = mechanism.schedule
+    sampled = schedule.batch_capacity is not None
+    if (layout.n_cohorts, layout.sampled) != (schedule.n_cohorts, sampled):
+        raise ValueError(f"the layout is for {layout.n_cohorts} cohorts of units, sampled: "
+                         f"{layout.sampled}; the schedule is not")
+    metrics_of_none, *per_round = _outputs_of_a_round(method)
+    no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), metrics_of_none)
+    if layout.slab:
+        return _by_slabs(method, layout, no_metrics, per_round)
+
+    def block(public: PyTree, units: Private[Units], records: Private[Records],
+              private_inputs: Array, bits: Array, cohorts: Array, key: Array, step: Array, n: Array
+              ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
+        def one(i: Array, carry: tuple) -> tuple:
+            public, units, _, answered, votes = carry
+            keys = _keys(key, step + i)
+            query = _ask(method, public, keys)
+            private_input = lax.dynamic_index_in_dim(private_inputs, i, 1, keepdims=False)
+            units, total = bounded_sum(method, layout, units, records, private_input,
+                                       Round(query, step + i, cohorts[i]))
+            public, metrics, *now = _absorb(method, public, query, total, bits[i], keys)
+            answered, votes = jax.tree.map(lambda a, new: a.at[i].set(new), [answered, votes], now)
+            return public, units, metrics, answered, votes
+
+        nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), per_round)
+        return lax.fori_loop(0, n, one, (public, units, no_metrics, *nothing))
+
+    # A sampled row may be any unit's, so then every device has all records. Units and public state
+    # are updated in place: at thousands of units a second copy would not fit.
+    return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
+                      (False, True, False, False, False), donate=(0, 1))
+
+
+def _keys(key: Array, step: Array) -> Array:
+    """Returns the keys of a round, to ask and to absorb: [2]."""
+    return jax.random.split(jax.random.fold_in(key, step))
+
+
+def _ask(method: Method, public: PyTree, keys: Array) -> PyTree:
+    """Returns the query of a round."""
+    query = method.ask(keys[0], public)
+    check_query(query)
+    return query
+
+
+def _absorb(method: Method, public: PyTree, query: PyTree, total: Private[Array], bits: Array,
+            keys: Array) -> tuple[PyTree, Metrics, Array, Private[Array]]:
+    """Ends a round: returns the public state, metrics, what was answered, and the kept sum."""
+    mechanism = method.mechanism
+    outcome = release(mechanism, bits, total)
+    after, metrics = method.absorb(keys[1], public, query, mechanism.value(outcome))
+    check_public(public, after, metrics)
+    return after, metrics, mechanism.answered(outcome), kept(mechanism, total)
+
+
+def _by_slabs(method: Method, layout: Layout, no_metrics: Metrics, per_round: list) -> Block:
+    """Returns a block whose rounds query the units slab by slab; see `compile_block`."""
+    def begin(public: PyTree, key: Array, step: Array) -> PyTree:
+        return _ask(method, public, _keys(key, step))
+
+    def end(public: PyTree, query: PyTree, total: Private[Array], bits: Array,
+            at: tuple[Array, Array]) -> tuple[PyTree, Metrics, Array, Private[Array]]:
+        return _absorb(method, public, query, total, bits, _keys(*at))
+
+    ask = on_devices(begin, layout, (False,) * 3, False, ())
+    absorb = on_devices(end, layout, (False,) * 5, (False,) * 4, (0,))
+    add_up = streaming.compile_sum(method, layout)
+
+    def by_slabs(public: PyTree, units: Private[Units], records: Private[Records],
+                 private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray, key: Array,
+                 step: int, n: int
+                 ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
+        metrics, rounds = no_metrics, []
+        try:
+            for i in range(n):
+                query = ask(public, key, step + i)
+                total = add_up(units, records, private_inputs[:, i],
+                               Round(query, jnp.int32(step + i), cohorts[i]))
+                public, metrics, *now = absorb(public, query, total, bits[i], (key, step + i))
+                rounds.append(now)
+        except BaseException:
+            # Some units have learnt and others not: that state is gone, as a donated one is.
+            jax.tree.map(lambda a: a.delete(), public)
+            raise
+        if not rounds:
+            rounds = [jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), per_round)]
+        answered, votes = jax.tree.map(lambda *rows: jnp.stack(rows), *rounds)
+        return public, units, metrics, answered, votes
+
+    return by_slabs
+
+
+def run_block(block: Block, records: Private[Records], state: State, layout: Layout, draws: Draws,
+              n: int) -> tuple[State, Metrics, Array, Private[Array]]:
+    """Runs one compiled block, which every process does with its own units.
+
+    Args:
+        block: The compiled block.
+        records: Sealed records on their devices.
+        state: The state before it; its arrays are used up.
+        layout: How units lie on devices.
+        draws: As `draw` makes them.
+        n: The rounds of the block.
+
+    Returns:
+        The state after it, the public metrics, what was answered and the sums that are kept.
+    """
+    private_inputs = draws.private_inputs if layout.slab else spread(draws.private_inputs, layout)
+    public, units, released, answered, votes = block(
+        state.public, state.units, records, private_inputs, draws.bits, draws.cohorts, state.key,
+        state.step, n)
+    after = dataclasses.replace(state, public=public, units=units, step=state.step + n)
+    return after, released, answered, votes
+
+
+def check(method: Method, records: Records | None = None) -> None:
+    """Checks what a method does in a round, by shapes and types, before anything is spent.
+
+    Args:
+        method: The method, built.
+        records: Shapes of those of one unit; None where the units are elsewhere.
+
+    Raises:
+        TypeError: A function of the method returns a wrong shape or type.
+        Exception: From the method, of any kind.
+    """
+    for phase in method.phases or (method,):
+        _outputs_of_a_round(phase)
+        if records is not None:
+            jax.eval_shape(functools.partial(_contribution, phase), jax.random.key(0), records)
+
+
+def _contribution(method: Method, key: Array, records: Records) -> Array:
+    """Returns a sum over one unit of a round."""
+    mechanism = method.mechanism
+    query = _ask(method, method.init(key), jax.random.split(key))
+    secret = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)[0, 0]
+    _, contribution = teachers.query_unit(method, teachers.one_unit(method, key, jnp.int32(0)),
+                                          records, query, jnp.int32(0), secret)
+    return mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), contribution[None])
+
+
+def _outputs_of_a_round(method: Method) -> tuple[Metrics, Array, Private[Array]]:
+    """Returns the shapes of the metrics, of what was answered and of the kept sum of one round."""
+    mechanism = method.mechanism
+
+    def outputs(key: Array) -> tuple[Metrics, Array, Private[Array]]:
+        public, keys = method.init(key), jax.random.split(key)
+        query = _ask(method, public, keys)
+        total = Private(jnp.zeros(mechanism.shape, jnp.int32))
+        bits = jnp.zeros(mechanism.bits_shape, jnp.uint32)
+        return _absorb(method, public, query, total, bits, keys)[1:]
+
+    return jax.eval_shape(outputs, jax.random.key(0))
+
+
+def compile_post_block(training: PostTraining) -> Callable[..., tuple[PyTree, Metrics]]:
+    """Compiles some steps of a post-training: (key, state, first, n) -> (state, metrics).
+
+    The state is used up: there is no second copy of it.
+
+    Args:
+        training: The post-training.
+    """
+    def block(key: Array, state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
+        shapes = jax.eval_shape(training.step, key, state, first)[1]
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return lax.fori_loop(first, first + n, lambda i, carry: training.step(key, carry[0], i),
+                             (state, nothing))
+
+    return jax.jit(block, donate_argnums=1)
+
+
+LINE = re.compile(r"(\d{1,18})((?: [0-9a-f]{32})+)(?: (\d{1,18}))?\n")
+DIGEST_BYTES = 16
+LONGEST_LINE = 2**12
+"""Bytes of a line, at most, and more than there are."""
+LARGEST = 2**30
+"""Bytes of a file, at most: a line is below 100."""
+WORDS = 3
+"""uint32 of one random number"""
+BY_VALUE, BY_PLACE = 2**16, 2**12
+"""random numbers of a round that are compared with each other, about"""
+
+
+class Line(NamedTuple):
+    """The line of a round.
+
+    Attributes:
+        number: The round, as the ledger counts them.
+        digests: Of its bits.
+        twice: How many of its random numbers were the same as another one; None in files of earlier
+            versions, which did not look for them.
+    """
+
+    number: int
+    digests: tuple[str, ...]
+    twice: int | None
+
+
+@dataclasses.dataclass
+class Remembered:
+    """A source of bits that remembers what was drawn from it, for a block of rounds.
+
+    Attributes:
+        source: The source itself.
+        drawn: uint32 [n, ...] of each draw, by round.
+    """
+
+    source: BitSource
+    drawn: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """The name of the source."""
+        return self.source.label
+
+    def draw(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns new bits: uint32 of the shape."""
+        bits = self.source.draw(shape)
+        self.drawn.append(bits)
+        return bits
+
+    def draw_for(self, units: np.ndarray, first_round: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns new bits for each unit in each round: uint32 [R, n, *shape]."""
+        bits = self.source.draw_for(units, first_round, shape)
+        self.drawn.append(np.moveaxis(bits, 1, 0))
+        return bits
+
+
+def secret_bits(mechanism: Mechanism, draws: Draws, drawn: Sequence[np.ndarray], n: int
+                ) -> list[np.ndarray]:
+    """Returns the bits of a block: of the noise as it is used, and what units were sampled by.
+
+    Args:
+        mechanism: The mechanism.
+        draws: As `draw` returns them; its private inputs are uint32 where they are bits of the
+            units' own noise.
+        drawn: All bits that were drawn for them, those of the noise last.
+        n: The rounds of the block.
+
+    Returns:
+        Each uint32 [n, ...].
+    """
+    if draws.private_inputs.dtype == np.uint32:  # without the rows that pad the layout
+        return [np.moveaxis(draws.private_inputs[:rows_of(mechanism), :n], 1, 0)]
+    sampled = [bits for bits in drawn[:-1] if bits[0].size >= WORDS]  # fewer are the same by chance
+    return [*sampled, draws.bits[:n]]
+
+
+def append_digests(path: Path, key: bytes, first_round: int, blocks: Sequence[np.ndarray]) -> None:
+    """Adds the digests of some rounds to the file; of no bits there are none.
+
+    Args:
+        path: The file.
+        key: The secret key of the run, up to 64 bytes.
+        first_round: The number of the first of these rounds, as the ledger counts them.
+        blocks: Each uint32 [n, ...], bits of each round.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    filled = [block for block in blocks if block.size]
+    lines = [f"{first_round + i} {' '.join(_digest(key, row) for row in rows)} "
+             f"{sum(map(twice, rows))}\n" for i, rows in enumerate(zip(*filled, strict=True))]
+    if not lines:
+        return
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600), "r+b") as out:
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(0, size - LONGEST_LINE))
+        end = out.read()
+        out.seek(size - len(end) + end.rfind(b"\n") + 1)
+        out.truncate()  # of a line that a full disk or a crash cut off
+        out.write("".join(lines).encode())
+
+
+def _digest(key: bytes, row: np.ndarray) -> str:
+    data = np.ascontiguousarray(row, "<u4").data
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key,
+                           person=b"dpgen noise bits").hexdigest()
+
+
+def twice(bits: np.ndarray) -> int:
+    """Returns how many 96-bit numbers are the same as another one, of those that are compared.
+
+    Of n numbers, more than 2^16, a share f = 2^16 / n is compared: those below a threshold, since
+    of two that are the same it takes both or neither, and 2^12 at even distances. So of k numbers
+    that are there twice, none is seen with a chance of (1 - f)^k, and of fewer than 2^12 different
+    ones that fill all places some always are. Of n fresh numbers any two are the same with a chance
+    below n^2 / 2^97.
+
+    Args:
+        bits: uint32 [..., 3]; of bits in another form nothing is compared.
+    """
+    if bits.shape[-1] != WORDS:
+        return 0
+    words = bits.reshape(-1, WORDS)
+    if len(words) > BY_VALUE:
+        chosen = words[:, 0] < 2**32 * BY_VALUE // len(words)
+        chosen[::len(words) // BY_PLACE] = True
+        words = words[chosen]
+    first = words[:, 0].astype(np.uint64) << np.uint64(32) | words[:, 1]
+    ordered = np.sort(first)
+    if not (ordered[1:] == ordered[:-1]).any():  # nearly always; what follows takes longer
+        return 0
+    order = np.argsort(first, kind="stable")
+    same = (np.diff(first[order]) == 0) & (np.diff(words[order, 2].astype(np.int64)) == 0)
+    return int(same.sum())
+
+
+def read_digests(path: Path) -> list[Line]:
+    """Returns the lines of all rounds, in the order in which they were drawn.
+
+    A last line that a crash cut off is left out.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: A line that is no round and digest.
+    """
+    text = files.read_bytes(path, LARGEST).decode("ascii", "replace")
+    whole, _, _ = text.rpartition("\n")
+    lines = []
+    for i, line in enumerate(whole.splitlines()):
+        match = LINE.fullmatch(line + "\n")
+        if match is None:
+            raise UserError(f"{path} is damaged at line {i + 1}")
+        lines.append(Line(int(match[1]), tuple(match[2].split()),
+                          None if match[3] is None else int(match[3])))
+    return lines
+
+
+def repeated_digests(lines: Sequence[Line]) -> list[tuple[int, ...]]:
+    """Returns the rounds that had the same bits, as tuples of their numbers.
+
+    Args:
+        lines: As `read` returns them.
+    """
+    by_digest: dict[str, list[int]] = collections.defaultdict(list)
+    for line in lines:
+        for digest in line.digests:
+            by_digest[digest].append(line.number)
+    return [tuple(numbers) for numbers in by_digest.values() if len(numbers) > 1]
+
 
 CALL_SECONDS = 1.0
 """Seconds that one call of a compiled block should take."""
@@ -298,7 +741,7 @@ def affordable(method: Method, ledger: Ledger, steps: int, planned: int = 0) -> 
 
     def total(n: int) -> float:
         pending = method.mechanism.pending_charge(spent, first_round, n)
-        return gaussian.epsilon((*spent, *pending), delta)
+        return composition.epsilon_of((*spent, *pending), delta)
 
     if planned > steps and total(planned) <= target:
         return steps

@@ -1,4 +1,14 @@
-"""The monitor of a run: the generator as it stands while it trains, and how its samples look.
+"""The monitor of a run: samples of its generator while it trains, their judge, and the best one.
+
+The best generator of a run so far, by a public measure of its samples.
+
+It lies in private/, as checkpoints do, so that a run that is resumed still knows it. All of it was
+made of released values: the choice reads no record, and costs what was charged for all steps.
+
+The judge of a run's generator: public records, or samples of an earlier release.
+
+An earlier release tells of records. A generator that was picked by it tells what it tells, so that
+all it cost is charged to this run as well, before the first step, and the steps get what is left.
 
 All of it is computed from released values, and from a public data set where one is named: it costs
 no privacy, and whoever picks a step, a preset or a seed by it stays within the promise of each run.
@@ -8,20 +18,248 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import safetensors
+import safetensors.numpy
+from flax import traverse_util
 
+from dpgen_jax import data
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import files
 from dpgen_jax.core.config import MonitorOptions
-from dpgen_jax.core.types import ImageSpec, Spec, UserError
+from dpgen_jax.core.files import write_together
+from dpgen_jax.core.run_folder import MetricsWriter, RunFolder, read_json, summary_writer
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.data import Dataset, parts
+from dpgen_jax.data.base import Uncovered
 from dpgen_jax.evaluation import networks
 from dpgen_jax.nets.classifiers import MLP
-from dpgen_jax.release import plots
-from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import judging
-from dpgen_jax.run.best import Best
-from dpgen_jax.run.judging import Rows
+from dpgen_jax.release import bundle, contents, guarantee, plots
+from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run.loop import State
-from dpgen_jax.run.metrics import MetricsWriter, summary_writer
+
+
+class Best:
+    """The best generator so far.
+
+    Attributes:
+        path: Its file, which need not exist.
+        score: Its measure; below 0 before there is one.
+        step: The step after which it stood so.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.score, self.step = path, -1.0, 0
+        if path.exists():
+            self.score, self.step = _noted(path)
+
+    def offer(self, release: Release, score: float, step: int) -> None:
+        """Keeps a generator that is better than the best so far.
+
+        Args:
+            release: The generator as it stands.
+            score: Its measure, 0 or above.
+            step: The steps that were made.
+
+        Raises:
+            OSError: It cannot be written; the best so far is still there.
+        """
+        if not score > self.score:
+            return
+        flat = traverse_util.flatten_dict(release.model, sep="/")
+        data = safetensors.numpy.save({name: np.asarray(array) for name, array in flat.items()},
+                                      metadata={"score": repr(float(score)), "step": str(step)})
+        write_together(self.path.parent, {self.path.name: data})
+        self.score, self.step = float(score), step
+
+    def instead_of(self, last: Release, log: Callable[[str], None]) -> Release:
+        """Returns the release with the best generator, whose statement says of which step that is.
+
+        The step is no secret: it follows from released values and the records that judge, which are
+        public or were paid for.
+
+        Args:
+            last: The release with the last generator; it is returned where there is no better one.
+            log: Prints a line of the run.
+
+        Raises:
+            UserError: The file is missing or damaged.
+        """
+        if not self.step:
+            return last
+        arrays = bundle.parse_arrays(self.path, files.read_bytes(self.path), bundle.arrays_of_model(
+            last.method, last.config, last.spec))
+        log(f"the generator of step {self.step} is released: of all that were evaluated it did "
+            f"best (public_accuracy {self.score:.3f})")
+        return dataclasses.replace(last, model=arrays,
+                                   privacy=last.privacy | {"kept_step": self.step})
+
+
+def _noted(path: Path) -> tuple[float, int]:
+    """The measure and the step that a file notes."""
+    try:
+        with safetensors.safe_open(path, "numpy") as stored:
+            note = stored.metadata()
+        return float(note["score"]), int(note["step"])
+    except (safetensors.SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it, and the best generator from here "
+                        "on is kept") from error
+
+
+JUDGE_PREFIX = "release:"
+NAMED_JUDGES = "release that judges: "
+"""The start of the names of the events of the run whose release judges."""
+JUDGE_SAMPLES = 2000
+"""Records to test on."""
+JUDGE_SEED = 7
+"""The seed of the samples of a release."""
+SAME = 0.5
+"""The share of the records that judge from which on they are taken for those of the run itself."""
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def earlier_release(options: MonitorOptions) -> RunFolder | None:
+    """Returns the run whose release judges, if one does."""
+    place = options.public_dataset or ""
+    return RunFolder(Path(place.removeprefix(JUDGE_PREFIX))) if place.startswith(
+        JUDGE_PREFIX) else None
+
+
+def judging_cost(options: MonitorOptions, protects_clients: bool) -> Events:
+    """Returns the events of the run whose release judges: those of all that it charged.
+
+    They have names of their own. Where both runs have rounds of the same noise, or bought the same,
+    equal events would pass for what the run that is judged has paid for already.
+
+    Args:
+        options: What the user wants to see.
+        protects_clients: Whether the run that is judged promises something to clients.
+
+    Raises:
+        UserError: For a run without a release or a ledger, for one that guarantees nothing, for
+            the release of another run, and for one that protects somebody else.
+    """
+    run = earlier_release(options)
+    if run is None:
+        return ()
+    stamp = guarantee.of(load(run.root).privacy)
+    if stamp.kind != "valid":
+        raise UserError(f"the release of {run.root} cannot judge: its statement is '{stamp.text}', "
+                        "and the promise of this run could be no better")
+    if not run.ledger.is_file():
+        raise UserError(f"{run.root} holds no {run.ledger.name}, which says what its release cost; "
+                        f"name the folder of the run: {JUDGE_PREFIX}RUN")
+    _require_own(run)
+    totals = books.account(books.read(run.ledger))
+    if protects_clients or totals.header["unit"] != Unit.RECORD:
+        raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "
+                        f"{'a client' if protects_clients else 'a record'}; a release judges where "
+                        "both protect records")
+    return tuple((dataclasses.replace(event, mechanism=NAMED_JUDGES + event.mechanism), count)
+                 for event, count in totals.spent())
+
+
+def _require_own(run: RunFolder) -> None:
+    """Refuses a release that another run has made, of which earlier versions have kept no trace."""
+    if not run.released.is_file():
+        return
+    there = contents.described(run.release / "config.json").get("generator_sha256")
+    if read_json(run.released).get("generator_sha256") != there:
+        raise UserError(f"the release in {run.root} is not the one that this run has made, so its "
+                        f"{run.ledger.name} does not say what that cost; bring its own back")
+
+
+def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:
+    """Refuses to add up costs under two neighbouring relations.
+
+    Args:
+        options: What the user wants to see.
+        mechanism: That of the run that is judged.
+
+    Raises:
+        UserError: Where the run whose release judges has another relation.
+    """
+    run = earlier_release(options)
+    if run is None:
+        return
+    relation = books.account(books.read(run.ledger)).header["relation"]
+    if relation != mechanism.relation:
+        raise UserError(f"{run.root} promises {relation}, and this run {mechanism.relation}: their "
+                        "costs do not add up; train both under one relation")
+
+
+def judge_identity(options: MonitorOptions) -> str:
+    """Returns the id of the run whose release judges; empty where none does."""
+    run = earlier_release(options)
+    return run.run_id() if run else ""
+
+
+def judge_rows(options: MonitorOptions, spec: Spec) -> Rows | None:
+    """Returns the records on which a classifier of samples is tested.
+
+    Args:
+        options: What the user wants to see.
+        spec: The schema of the run's records.
+
+    Returns:
+        Images uint8 [n, H, W, ch] and labels [n], or None where nothing is named.
+
+    Raises:
+        UserError: For a table, and for records of another shape or classes.
+    """
+    place, run = options.public_dataset, earlier_release(options)
+    if place is None:
+        return None
+    if isinstance(spec, TableSpec):
+        raise UserError("--public-dataset works for images; a table is judged by its own samples")
+    if run is not None:
+        release = load(run.root)
+        _require_alike(place, release.spec, spec)
+        return release.sample(JUDGE_SAMPLES, seed=JUDGE_SEED)
+    loaded = data.load(place, image_size=spec.height if spec.height == spec.width else None)
+    _require_alike(place, loaded.spec, spec)
+    x, y = loaded.x_train, loaded.y_train
+    if loaded.x_test is not None and loaded.y_test is not None:
+        x, y = loaded.x_test, loaded.y_test
+    picked = np.random.default_rng(0).permutation(len(y))[:JUDGE_SAMPLES]
+    return x[picked], y[picked]
+
+
+def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> Dataset:
+    """Returns the data set, which says so where its own records would judge the run.
+
+    What they tell of a generator, and which one is kept, would be published, and no epsilon covers
+    it. They are its own if they are read from the same files, or if most are the same; a few may be
+    so by chance, as empty images are.
+
+    Args:
+        options: What the user wants to see.
+        dataset: The records of the run.
+        public: Those that judge, as `rows` returns them.
+    """
+    if public is None or earlier_release(options):
+        return dataset
+    lies_there = data.content(options.public_dataset or "")  # however it is read
+    if not (lies_there and lies_there == dataset.content) and (
+            parts.share_of(public[0], dataset) < SAME):
+        return dataset
+    what = (f"what --public-dataset {options.public_dataset} tells of generators, as it holds "
+            "records of this run's own data set")
+    return dataclasses.replace(dataset, uncovered=(*dataset.uncovered, Uncovered(
+        what, "name a public data set of other records")))
+
+
+def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:
+    if found != spec:
+        raise UserError(f"--public-dataset {place} holds {found}, the run makes {spec}; name one "
+                        "of the same shape and classes")
+
 
 SAMPLES = 2000
 """Synthetic records of an evaluation, and of each of its tests."""
@@ -95,10 +333,10 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
         classifies: Whether the run makes a classifier.
 
     Returns:
-        As `judging.rows`.
+        As `judge_rows`.
 
     Raises:
-        UserError: As `judging.rows`, for a classifier that is to be evaluated without records to
+        UserError: As `judge_rows`, for a classifier that is to be evaluated without records to
             test on, and without tensorboardX.
     """
     if classifies and options.evaluate_every and options.public_dataset is None:
@@ -106,7 +344,7 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
                         "it on, or leave out --evaluate-every")
     if options.tensorboard:
         summary_writer()
-    return judging.rows(options, spec)
+    return judge_rows(options, spec)
 
 
 def judge(release: Release, public: Rows | None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The stages of a run that write and spend nothing: declare, check, plan.
+"""The stages of a run that write and spend nothing: declare, check, plan; and who is protected.
 
 All that can be wrong with a request or its records is found here, before there is a run folder.
 """
@@ -6,40 +6,387 @@ All that can be wrong with a request or its records is found here, before there 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import get_args
 
+import numpy as np
+
 from dpgen_jax import methods
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
-from dpgen_jax.core import storage
-from dpgen_jax.core.config import Compute, to_json
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.core import hosts, run_folder, storage
+from dpgen_jax.core.config import Budget, Compute, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import RunFolder, read_json
+from dpgen_jax.core.terms import Unit, at_most
+from dpgen_jax.core.types import Method, Private, Records, Spec, Subjects, TableSpec, UserError
 from dpgen_jax.data import Dataset
-from dpgen_jax.methods.shared import precision
+from dpgen_jax.data import clients as federations
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
-from dpgen_jax.private.partition import Partition
-from dpgen_jax.release import model
-from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import (
-    capacity,
-    first_lines,
-    folder,
-    judging,
-    monitor,
-    protection,
-    record_memory,
-    rounds,
-    side_releases,
-)
+from dpgen_jax.private.records import Partition
+from dpgen_jax.release import bundle, guarantee
+from dpgen_jax.release.guarantee import Protected
+from dpgen_jax.run import capacity, loop, monitor, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
-from dpgen_jax.run.request import Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One training run, as the user asked for it.
+
+    Attributes:
+        method: The name of a method.
+        preset: The name of the preset that the configuration began from.
+        config: The method's `Config`; `sigma` or `steps` may be None.
+        budget: The promise, fixed before the first release.
+        runtime: Speed and memory.
+        out: The run folder; None: runs/METHOD-DATASET-TIME.
+        resume: Whether to go on with the run in `out`.
+        seed: Repeats a run, without a privacy claim; None: the operating system's randomness.
+        monitor: What is shown while training.
+        accept_uncovered: Whether public fields that were read from private records are released;
+            the statement then says so.
+        total_epsilon: The epsilon that all runs on these records, as far as this machine's journal
+            knows them, may not exceed together; None: no such limit.
+        why: Why the method and the preset were chosen; empty where the user named both.
+        remarks: Lines to say behind the first one, on how the data are read.
+        release_to: The address on an object store that the release is copied to; None: nowhere.
+        typed: The words of the command that started the run; none from Python.
+    """
+
+    method: str
+    preset: str
+    config: MethodConfig
+    budget: Budget
+    runtime: Runtime = Runtime()
+    out: Path | None = None
+    resume: bool = False
+    seed: int | None = None
+    monitor: MonitorOptions = MonitorOptions()
+    accept_uncovered: bool = False
+    total_epsilon: float | None = None
+    why: str = ""
+    typed: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    release_to: str | None = None
+
+
+def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
+              alpha: float | None = None) -> tuple[Dataset, MethodConfig]:
+    """The data set and the configuration of a federated run; both as they are for any other.
+
+    Clients that the data set names stay. Otherwise as many as `clients` says (or the configuration,
+    where units are always clients) are simulated: evenly, by the run's secret key, or by class with
+    shares from Dirichlet(alpha).
+
+    Args:
+        data: The data set.
+        config: The method's configuration.
+        clients: The number of clients to simulate, or None.
+        alpha: How alike the simulated clients are, or None for an even split.
+
+    Returns:
+        The data set with its clients, and the configuration with their number.
+
+    Raises:
+        UserError: Clients that this method or data set cannot have.
+    """
+    if data.subjects is not None and config.protects_clients:
+        return data, config  # `refuse_subjects` names the method
+    if not config.protects_clients:
+        if clients is not None or alpha is not None:
+            raise UserError("--clients and --alpha need --federated, and a method that has it")
+        return data, config
+    if config.units_are_clients and clients is None and data.clients is None:
+        clients = config.n_clients
+    if data.clients is not None and not data.simulated:
+        data = federations.with_declared_clients(data, clients, alpha)
+    elif data.clients is None and alpha is not None:
+        data = federations.split(data, clients, alpha, seed=0)
+    if data.clients is not None:
+        return data, config.with_clients(int(data.clients.max()) + 1)
+    count = federations.client_count(data, clients)
+    note = f"{count} simulated clients: records are dealt evenly, by a secret key"
+    return (dataclasses.replace(data, notes=(*data.notes, note)),
+            config.with_clients(count))
+
+
+def protected_by(method: Method, data: Dataset) -> Protected:
+    """Who is protected: records, also those of simulated clients, or clients, or subjects.
+
+    The numbers of records of protected clients and subjects are private.
+
+    Args:
+        method: The method.
+        data: The data set.
+
+    Returns:
+        Who is protected, and what is public.
+
+    Raises:
+        UserError: The records cannot be split between the units.
+    """
+    units, records = method.mechanism.n_units, {"records": len(data.y_train)}
+    uncovered, bought = tuple(part.what for part in data.uncovered), bought_from(data)
+    if data.subjects is not None:
+        sealing.check_partition(data.count, units, "subjects")
+        return protected_subjects(data.subjects, data.notes, uncovered)
+    if method.mechanism.unit == "record":
+        sealing.check_partition(len(data.y_train), units)
+        return Protected("record", records, data.notes, uncovered, data.simulated,
+                         bought_from=bought)
+    if data.clients is not None:
+        if int(data.clients.max()) + 1 != units:
+            raise UserError(f"{data.name} does not name {units} clients; pass --clients N")
+        sealing.by_client(data.clients, units, 1)  # refuses a client without records
+        if not data.simulated:
+            return Protected("client", {"clients": units}, data.notes, uncovered)
+    return Protected("record", records | {"simulated_clients": units}, data.notes, uncovered,
+                     data.simulated, bought_from=bought)
+
+
+def bought_from(data: Dataset) -> Json:
+    """Says how many records the description of the data was bought from, as a statement has it.
+
+    They are all records of the file, those that are held out for tests among them, or those of
+    another file.
+
+    Args:
+        data: The data set.
+
+    Returns:
+        `records`, their number, and `held_out`, how many of them are held out, where the numbers
+        say that they are those of this data set; empty where nothing was bought at the level of
+        records, or no number was noted.
+    """
+    records = side_releases.records(data.bought)
+    if not records or data.bought_unit != Unit.RECORD:
+        return {}
+    these = records == len(data.y_train) + data.held_out
+    return {"records": records} | ({"held_out": data.held_out} if these else {})
+
+
+def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
+                       uncovered: tuple[str, ...] = ()) -> Protected:
+    """Says that subjects are protected.
+
+    Args:
+        subjects: The subjects.
+        notes: Notes on the data.
+        uncovered: Public facts that were read from private records.
+    """
+    return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
+                     unit_column=subjects.column, rows_per_unit=subjects.rows)
+
+
+def owners(data: Dataset, who: Protected) -> np.ndarray | None:
+    """Returns the client or subject of each training record, where such are protected.
+
+    Args:
+        data: The data set.
+        who: Who is protected.
+
+    Returns:
+        int [n]; None where each record is protected by itself, as those of simulated clients are.
+    """
+    if data.subjects is not None:
+        return data.subjects.train
+    return data.clients if who.unit == Unit.CLIENT else None
+
+
+def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
+    """Refuses subjects where a run is not proven to protect all rows of one.
+
+    Args:
+        method: The name of the method.
+        config: Its configuration.
+        data: The data set.
+
+    Raises:
+        UserError: The method is not proven for subjects, or a side release covers records alone.
+    """
+    if data.subjects is None:
+        return
+    flag = f"--unit {data.subjects.column}"
+    if not config.protects_subjects or config.protects_clients:
+        raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; take "
+                        "another method, or leave the option out and protect single records")
+    if data.clients is not None:
+        raise UserError(f"{flag}: {data.name} has clients; leave the option out")
+    if data.bought:
+        raise UserError(f"{flag}: entries of the schema were bought at the level of single rows, "
+                        "which does not cover all rows of a unit; declare them")
+
+
+def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
+    """Refuses public fields that were read from private records, unless nothing is promised anyway.
+
+    Args:
+        data: The data set.
+        budget: The budget; an infinite epsilon promises nothing.
+        seed: The seed of the noise; one promises nothing.
+
+    Raises:
+        UserError: One line that names the fields.
+    """
+    if data.uncovered and seed is None and math.isfinite(budget.epsilon):
+        ways: dict[str, list[str]] = {}
+        for part in data.uncovered:
+            ways.setdefault(part.declare, []).append(part.what)
+        what = ". ".join(f"{'; '.join(parts)} (declare {'them' if parts[1:] else 'it'}: {way})"
+                         for way, parts in ways.items())
+        raise UserError(f"{data.name}: this would be published, and no epsilon covers it: {what}. "
+                        "Declare it from what is known without the records, or pass "
+                        "--accept-uncovered, and the statement will say `not covered`")
+
+
+def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> sealing.Partition:
+    """Splits the records between the units.
+
+    Args:
+        method: The method.
+        config: Its configuration.
+        data: The data set.
+        key: The run's secret key.
+
+    Returns:
+        Which unit has which record.
+    """
+    units, n = method.mechanism.n_units, len(data.y_train)
+    if data.subjects is not None:
+        return sealing.by_subject(data.subjects, data.x_train, data.y_train, units, key)
+    if method.mechanism.unit == "record":
+        return sealing.assign(n, units, key)
+    if data.clients is None:
+        return sealing.simulated_partition(n, units, key, config.client_records)
+    return sealing.by_client(data.clients, units, config.client_records)
+
+
+def unit_slots(method: Method, config: MethodConfig, data: Dataset) -> int:
+    """Returns the places for records that all units have in `dealt`, by public numbers but for n.
+
+    Args:
+        method: The method.
+        config: Its configuration.
+        data: The data set.
+    """
+    units, n = method.mechanism.n_units, len(data.y_train)
+    if data.subjects is not None:
+        return units * -(-data.count // units) * data.subjects.rows
+    if method.mechanism.unit == "record":
+        return units * -(-n // units)
+    return units * config.client_records
+
+
+def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
+                 ) -> guarantee.Guarantee:
+    """The guarantee that a run will be able to state, as far as that is known before it.
+
+    Args:
+        budget: The budget.
+        seed: The seed of the noise, or None.
+        config: The method's configuration.
+        who: Who is protected.
+
+    Returns:
+        The guarantee, without its relation.
+    """
+    noise = OsBits.label if seed is None else SeededBits.label
+    return guarantee.stamped("", guarantee.faults(
+        budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
+
+
+def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
+                        ) -> tuple[str, ...]:
+    """Lines about the guarantee for a terminal, before anything is spent.
+
+    Args:
+        budget: The budget.
+        seed: The seed of the noise, or None.
+        config: The method's configuration.
+        who: Who is protected.
+
+    Returns:
+        One line each; none where all is well.
+
+    Raises:
+        UserError: A budget that is no protection.
+    """
+    known = stamp_of_run(budget, seed, config, who)
+    lines = [] if known.kind == "valid" else [f"guarantee: {known.text}"]
+    if math.isfinite(budget.epsilon):
+        n = next(iter(who.counts.values()))
+        lines += composition.check_budget(budget.epsilon, budget.delta, n)
+    return tuple(lines)
+
+
+def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
+    """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
+    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
+    whom = ("all records of a client" if mechanism.unit == "client" and real_clients
+            else "each record, its label included")
+    if dataset.subjects is not None:
+        whom = f"each {guarantee.whom(protected_subjects(dataset.subjects).terms)}"
+    uncovered = tuple(part.what for part in dataset.uncovered)
+    stamp = stamp_of_run(budget, request.seed, request.config, Protected(
+        mechanism.unit, {}, (), uncovered, dataset.simulated))
+    numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
+    promise = (f"{numbers} for {whom} ({mechanism.relation})"
+               + ", but for what is not covered" * (stamp.kind == "not covered"))
+    if not stamp.holds:
+        promise = ("epsilon inf: nobody is protected"
+                   + f", by noise for {numbers}" * math.isfinite(budget.epsilon))
+    why = f"; {request.why}" * bool(request.why)
+    return f"{request.method}, preset {request.preset}: {promise}{why}"
+
+
+def unprotected_clients(request: Request, dataset: Dataset) -> tuple[str, ...]:
+    """Returns a line where the data name clients and the method protects records one by one."""
+    if dataset.clients is None or dataset.simulated or request.config.protects_clients:
+        return ()
+    return (f"the data name clients, and {request.method} with these flags protects each record by "
+            "itself, not all records of a client together; fedavg_gan does, and gswgan and dpac do "
+            "with --federated",)
+
+
+def summary_lines(plan: Plan) -> str:
+    """Returns the line that a terminal shows of a plan."""
+    layout, config, budget = plan.layout, plan.config, plan.request.budget
+    counts = plan.protected.counts
+    size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
+    named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
+    if plan.protected.unit == Unit.SUBJECT:
+        named += f", unit {guarantee.whom(plan.protected.terms)}"
+    alone = [*counts] in (["records"], ["subjects"])
+    units = named + (f", {layout.n_units:,} units" if alone else "")
+    cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
+    where = {"device": "", "host": " in host memory", "disk": " on the disk"}[
+        plan.request.runtime.state]
+    sums = (f" and {capacity.sum_bytes(plan.method) / 1e9:.2f} GB of sums" if plan.method.phases
+            else "")
+    return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
+            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {at_most(budget.epsilon)} "
+            f"at delta {at_most(budget.delta)}; {len(layout.devices)} "
+            f"{layout.devices[0].platform} devices, chunks of "
+            f"{layout.chunk}{processes_line(layout)}")
+
+
+def processes_line(layout: teachers.Layout) -> str:
+    """Says how many processes there are, and what each has; nothing of one."""
+    if hosts.count() == 1:
+        return ""
+    records = " each with all records," * layout.sampled
+    return (f", of {hosts.count()} processes,{records} which with the network between them lie "
+            "inside the trust boundary")
+
 
 Log = Callable[[str], None]
 """Prints a line of a run."""
@@ -112,7 +459,7 @@ class Plan:
     protected: Protected
     public_rows: monitor.Rows | None
     layout: teachers.Layout
-    in_memory: record_memory.Footprint
+    in_memory: capacity.Footprint
     files: RunFolder
     public_config: Json
     assign: Callable[[bytes], Partition]
@@ -151,20 +498,20 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     if request.resume and request.out:
         bought = side_releases.with_those_of(RunFolder(request.out), bought)
     purchases = (*bought,
-                 *judging.cost(request.monitor, request.config.protects_clients))
+                 *monitor.judging_cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
-    protection.refuse_subjects(request.method, request.config, dataset)
+    refuse_subjects(request.method, request.config, dataset)
     config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
-    log(first_lines.headline(request, methods.get(request.method).mechanism(config, spec), dataset))
-    for line in (*first_lines.unprotected_clients(request, dataset), *request.remarks):
+    log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
+    for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
     begun = _begun(request)
-    runtime = precision.as_begun(request.runtime, begun.get("compute"))
+    runtime = capacity.precision_as_begun(request.runtime, begun.get("compute"))
     runtime = capacity.fitting(request.method, config, spec, runtime, log, begun.get("moments"))
-    method = precision.units_in(methods.get(request.method).build(config, spec, runtime),
-                                runtime.compute)
-    judging.require_same_relation(request.monitor, method.mechanism)
+    method = capacity.units_in_precision(methods.get(request.method).build(config, spec, runtime),
+                                         runtime.compute)
+    monitor.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
 
@@ -213,15 +560,15 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
         log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
-    judged = judging.cost(request.monitor, request.config.protects_clients)
+    judged = monitor.judging_cost(request.monitor, request.config.protects_clients)
     if judged != declared.purchases[len(declared.purchases) - len(judged):]:
         raise UserError(f"the run of --public-dataset {request.monitor.public_dataset} went on "
                         "while this one started, and its release costs more now; start again")
-    dataset = judging.checked(request.monitor, dataset, public_rows)
-    protected = protection.protected(method, dataset)
+    dataset = monitor.checked_judge(request.monitor, dataset, public_rows)
+    protected = protected_by(method, dataset)
     if not request.accept_uncovered:
-        protection.refuse_uncovered(dataset, request.budget, request.seed)
-    warnings = protection.warnings(request.budget, request.seed, declared.config, protected)
+        refuse_uncovered(dataset, request.budget, request.seed)
+    warnings = protection_warnings(request.budget, request.seed, declared.config, protected)
     for line in (*dataset.notes, *warnings):
         log(f"note: {line}")
     for line in dataset.private_notes:
@@ -245,28 +592,28 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    root = request.out or folder.default_root(request.method, dataset.name)
-    slots = protection.slots(method, declared.config, dataset)
-    of_a_unit = record_memory.of_a_unit(dataset, slots // method.mechanism.n_units)
+    root = request.out or run_folder.default_root(request.method, dataset.name)
+    slots = unit_slots(method, declared.config, dataset)
+    of_a_unit = capacity.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
         method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private, of_a_unit)
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
     capacity.check_memory(method, request.runtime)
-    in_memory = record_memory.footprint(dataset, slots, layout)
-    record_memory.check(in_memory, method, layout, protected.unit)
+    in_memory = capacity.footprint(dataset, slots, layout)
+    capacity.check_records(in_memory, method, layout, protected.unit)
     capacity.check_disk(root, method, request.runtime)
-    rounds.check(method, of_a_unit)
-    model.check(method, dataset.spec)
+    loop.check(method, of_a_unit)
+    bundle.check(method, dataset.spec)
     return Plan(
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
         public_rows=checked.public_rows, layout=layout, in_memory=in_memory,
         files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
-        assign=lambda key: protection.dealt(method, declared.config, dataset, key),
-        grouping=lambda key: sealing.grouping(protection.owners(dataset, protected), key),
+        assign=lambda key: dealt(method, declared.config, dataset, key),
+        grouping=lambda key: sealing.grouping(owners(dataset, protected), key),
         content=Private(dataset.content))
 
 
@@ -291,4 +638,71 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (
         {"bought": list(dataset.bought)} if bought else {}) | (
-        {"judged_by": judge} if (judge := judging.identity(request.monitor)) else {})
+        {"judged_by": judge} if (judge := monitor.judge_identity(request.monitor)) else {})
+
+
+DEALT = "records as dealt"
+COPIES = 2
+"""of records of which it is not known whether they lie in mapped files: as read and as dealt"""
+SMALLEST = 5e4
+"""The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
+BESIDE = "a gigabyte or so of programs, reading and writing"
+"""The memory that shapes do not say; `benchmarks.large_table` measures it for `marginals`."""
+
+
+def memory_line(plan: Plan) -> str:
+    """Returns what lies in memory in a run; what a compiled step takes beside it comes on top.
+
+    Args:
+        plan: The plan of the run.
+    """
+    where = plan.request.runtime.state
+    state = capacity.state_bytes(plan.method)
+    slabs = capacity.SLABS * plan.layout.slab * teachers.unit_bytes(plan.method)
+    in_memory = {"device": {"the state of units": state},
+                 "host": {"the state of units, of the host's": state,
+                          "the units that are read, computed and written": slabs},
+                 "disk": {"the units that are read, computed and written": slabs}}[where]
+    parts = {**in_memory,
+             "a sum with its noise": capacity.sum_bytes(plan.method),
+             "the public side": capacity.public_bytes(plan.method)}
+    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
+        parts |= {"records as read": plan.in_memory.read, DEALT: plan.in_memory.dealt,
+                  "records on each device": plan.in_memory.on_device}
+    listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
+                       if count >= SMALLEST or name == DEALT)
+    return (f"memory: {listed or 'less than 0.1 MB'}, beside {BESIDE}, of "
+            f"{_size(capacity.memory())}{_saved(plan)}")
+
+
+def supposed_memory(method: Method, spec: Spec, records: int) -> str:
+    """Returns what lies in memory in a run whose plan is not known yet, in all.
+
+    Args:
+        method: The method, built.
+        spec: The schema of the records.
+        records: Their number.
+    """
+    return _size(capacity.state_bytes(method) + capacity.sum_bytes(method)
+                 + capacity.public_bytes(method) + COPIES * _records(spec, records))
+
+
+def _records(spec: Spec, n: int) -> int:
+    """The bytes of n records."""
+    return n * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+
+
+def _saved(plan: Plan) -> str:
+    """Says what checkpoints take, and the state where it lies on the disk."""
+    where, waits = plan.request.runtime.state, "; the training waits for its checkpoints"
+    if where == "device" and capacity.copy_fits(plan.method):
+        return ", and as much as the state while a checkpoint is written beside the training"
+    if where == "device":
+        return f"{waits}, as a copy of the state does not fit"
+    on_disk = (f"; disk: {_size(capacity.state_bytes(plan.method))} for the state of units, and as "
+               f"much for each checkpoint, of {_size(capacity.disk(plan.files.root))}")
+    return on_disk * (where == "disk") + waits
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"

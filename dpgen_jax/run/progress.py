@@ -1,22 +1,124 @@
-"""Shows the progress of a run, and stops it."""
+"""Shows the progress of a run, also while it compiles, and stops it.
+
+How long a stage of a run is silent: until its first block is compiled and computed.
+
+Nothing tells this beforehand: neither the size of a program nor its number of operations says how
+long XLA will optimise it. What a program of the same shapes took on this machine the last time says
+so, and is remembered beside the journal; without it the seconds that have gone are shown, and no
+estimate.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import jax
 from tqdm import tqdm
 
-from dpgen_jax.core import hosts, parting
+from dpgen_jax.accountant import journal
+from dpgen_jax.core import hosts
 from dpgen_jax.core.cli import INCOMPLETE
 from dpgen_jax.core.console import Guarded, in_notebook, tell
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.run import compiling
+from dpgen_jax.core.files import Json, json_bytes, write_together
+
+COMPILING_FILE, MOST = "compiling.json", 500
+"""The name of the file, and how many programs it holds at most."""
+TICK, SILENCE = 1.0, 60.0
+"""Seconds between two signs of life on a terminal, and between two lines elsewhere."""
+
+
+def program(arrays: Any, *numbers: int) -> str:
+    """Returns a digest of what decides how long compiling takes, as far as that is known.
+
+    Args:
+        arrays: A tree of the arrays that the program works on.
+        numbers: What else shapes it, as the size of a chunk.
+    """
+    leaves, tree = jax.tree.flatten(arrays)
+    shapes = [(leaf.shape, str(leaf.dtype)) for leaf in leaves if hasattr(leaf, "shape")]
+    devices = [device.device_kind for device in jax.devices()]
+    about = (str(tree), shapes, numbers, devices, os.cpu_count(), jax.__version__)
+    return hashlib.sha256(repr(about).encode()).hexdigest()[:16]
+
+
+class Waiting:
+    """Says that the first block of a stage is being compiled, until it is there.
+
+    On a terminal the seconds tick; elsewhere there is a line a minute.
+    """
+
+    def __init__(self, unit: str, digest: str, live: bool):
+        """Begins to wait.
+
+        Args:
+            unit: The name of a step.
+            digest: Of the program, as `program` returns it; empty: none is remembered.
+            live: Whether the seconds tick in one line.
+        """
+        self._unit, self._digest = unit, digest
+        self._since, self._over = time.monotonic(), threading.Event()
+        before = _remembered().get(digest)
+        about = (f"about {before:.0f} s, as the last time" if before is not None else
+                 "some seconds to some minutes; it is timed for the next time")
+        tell(f"compiling; the first {unit} takes {about}", sys.stderr)
+        self._thread = threading.Thread(target=self._tick, args=(live and not in_notebook(),),
+                                        daemon=True, name="progress")
+        self._thread.start()
+
+    def _tick(self, live: bool) -> None:
+        """Shows the seconds that have gone."""
+        while not self._over.wait(TICK if live else SILENCE):
+            seconds = time.monotonic() - self._since
+            text = f"still at the first {self._unit}, {seconds:.0f} s with compiling"
+            tell(f"\r{text}" if live else text, sys.stderr, "" if live else "\n")
+
+    def end(self, first: bool) -> float:
+        """Ends the waiting.
+
+        Args:
+            first: Whether the first block is there; else the stage was left.
+
+        Returns:
+            The seconds that it took.
+        """
+        seconds = time.monotonic() - self._since
+        if not self._over.is_set():
+            self._over.set()
+            self._thread.join()
+            if first and self._digest:
+                _remember(self._digest, seconds)
+        return seconds
+
+
+def _remembered() -> dict[str, float]:
+    """The seconds of earlier programs by their digests; none where the file cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        rows = json.loads((journal.place() / COMPILING_FILE).read_text("utf-8"))
+        return {str(key): float(value) for key, value in rows.items()}
+    return {}
+
+
+def _remember(digest: str, seconds: float) -> None:
+    """Writes the seconds of a program, if the journal's folder is there and can be written."""
+    rows = {key: value for key, value in _remembered().items() if key != digest}
+    kept = dict([*rows.items(), (digest, round(seconds))][-MOST:])
+    folder: Path = journal.place()
+    with contextlib.suppress(OSError):
+        if folder.is_dir():
+            write_together(folder, {COMPILING_FILE: json_bytes(kept)})
+
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
                 if hasattr(signal, name))
@@ -95,10 +197,10 @@ class Stop:
             self.signal, self._since = number, time.monotonic()
             tell("\nstopping after this step (Ctrl-C again to stop at once)", sys.stderr)
         elif number == signal.SIGINT:
-            parting.end_at_once(130)
+            hosts.end_at_once(130)
             raise KeyboardInterrupt
         elif time.monotonic() - self._since > BURST:
-            parting.end_at_once(128 + number)
+            hosts.end_at_once(128 + number)
             raise SystemExit(128 + number)
 
 
@@ -180,7 +282,7 @@ class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
     The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate. `compiling.Waiting` says that it still runs.
+    time is estimated, and it counts for no estimate. `Waiting` says that it still runs.
     """
 
     def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
@@ -192,13 +294,13 @@ class Bar:
             start: The steps at its beginning.
             unit: The name of a step.
             shown: Whether anything is shown.
-            program: The digest of what is compiled, as `compiling.program` returns it.
+            program: The digest of what is compiled, as `program` returns it.
         """
         self._total, self._n, self._unit = total, start, unit
         self._live = sys.stderr.isatty() or in_notebook()
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
-        self._waiting = (compiling.Waiting(unit, program, self._live)
+        self._waiting = (Waiting(unit, program, self._live)
                          if shown and (total is None or start < total) else None)
 
     def advance(self, steps: int, shown: Json) -> None:

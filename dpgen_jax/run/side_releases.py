@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable
 
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import Events
-from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.accountant.rounding import add_up
-from dpgen_jax.accountant.totals import larger_counts
-from dpgen_jax.aggregation import discrete_laplace
-from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.accountant.events import Events, add_up
+from dpgen_jax.accountant.ledger import Ledger, larger_counts
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Budget
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private.partition import Partition
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.private.records import Partition
 
 
 def purchases(rows: Iterable[Json]) -> Events:
@@ -133,7 +131,7 @@ def planned(bought: Events, class_epsilon: float) -> Events:
         bought: Those of the schema.
         class_epsilon: Epsilon of the class counts; 0: none are bought.
     """
-    counts = ((discrete_laplace.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
+    counts = ((single_releases.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
     return (*bought, *counts)
 
 
@@ -200,10 +198,10 @@ def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: fl
     """
     if not epsilon:
         return None
-    cost, spec = discrete_laplace.class_counts_event(epsilon), counted.spec
+    cost, spec = single_releases.class_counts_event(epsilon), counted.spec
     if not files.class_counts.exists():
         ledger.charge(((cost, 1),))
-        noisy = discrete_laplace.class_counts(
+        noisy = single_releases.class_counts(
             sealing.labels(counted.records, counted.dealt), spec.classes, epsilon, bits,
             counted.rows_per_unit)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})
@@ -224,7 +222,7 @@ def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: fl
 def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, log: Callable[[str], None],
           rows_per_unit: int) -> None:
     """Names the classes whose released count could be noise."""
-    scale = discrete_laplace.class_counts_sensitivity(spec.classes, rows_per_unit) / epsilon
+    scale = single_releases.class_counts_sensitivity(spec.classes, rows_per_unit) / epsilon
     names = spec.class_names or [str(i) for i in range(spec.classes)]
     for name, count in zip(names, counts, strict=True):
         if count < 3 * scale:

@@ -7,40 +7,265 @@ asked, the folder is made, the ledger is opened, and only then is anything charg
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import jax
+import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
-from dpgen_jax.core import hosts
-from dpgen_jax.core.platforms import shortfall
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import Private, PyTree, Records, TableSpec
-from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.private.partition import Partition
-from dpgen_jax.release import guarantee, model, statement
-from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import folder, follower, opening, protection, resume, side_releases, spending
-from dpgen_jax.run.best import Best
-from dpgen_jax.run.finish import (
-    finish,
-    keeping,
-    leave_where_seconds_count,
-    nothing_released,
+from dpgen_jax.aggregation.noise import BitSource, OsBits, SeededBits
+from dpgen_jax.core import hosts, run_folder, storage
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.files import Json, shortfall
+from dpgen_jax.core.run_folder import (
+    BUDGET_EPSILON,
+    EPSILON,
+    RunFolder,
+    go_on,
+    read_json,
+    write_json,
 )
-from dpgen_jax.run.first_lines import summary
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.core.types import BudgetExceeded, Private, PyTree, Records, TableSpec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
+from dpgen_jax.private.records import Partition
+from dpgen_jax.release import bundle, contents, export, guarantee, plots
+from dpgen_jax.release.bundle import Release, load
+from dpgen_jax.run import checkpoint, follower, planning, side_releases, spending
 from dpgen_jax.run.loop import State
-from dpgen_jax.run.metrics import BUDGET_EPSILON, EPSILON
-from dpgen_jax.run.monitor import Monitor
-from dpgen_jax.run.needs import memory
-from dpgen_jax.run.planning import Log, Plan
-from dpgen_jax.run.progress import Notices, Stop, interruptible, reason
+from dpgen_jax.run.monitor import Best, Monitor
+from dpgen_jax.run.planning import Log, Plan, memory_line, summary_lines
+from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible, reason
 from dpgen_jax.run.training import Training
+
+COLUMNS = 12
+ROWS = 1000
+
+BARELY = 12
+"""The shades, out of 255, within which images look all alike."""
+
+Drawings = dict[str, Callable[[Path], object]]
+"""The function that draws each file, by the name of the file."""
+
+
+def write_pictures(files: RunFolder, release: Release, notices: Notices, log: Log) -> None:
+    """Draws a first look at a release, anew in a resumed run.
+
+    It is release/samples.png, a row for each class, or of a table release/samples.csv and
+    marginals.png; nothing of a classifier; and curves.png of the public metrics. One that cannot be
+    drawn is missing, and `notices` say why.
+
+    Args:
+        files: The run folder.
+        release: The release.
+        notices: Tells what failed.
+        log: Prints a line of the run: where images show nothing.
+    """
+    made: Drawings = {}
+    if not release.classifies:
+        spec = release.spec
+        made = _table(release, spec) if isinstance(spec, TableSpec) else _images(release, log)
+    drawings = {files.release / name: draw for name, draw in made.items()}
+    drawings[files.root / "curves.png"] = lambda path: plots.curves(
+        run_folder.read(files.metrics), path)
+    for path, draw in drawings.items():
+        with notices.attempt(f"writing {path}"):
+            _replace(path, draw)
+
+
+def _replace(path: Path, draw: Callable[[Path], object]) -> None:
+    """Whole or not at all; the picture of an earlier release goes in any case."""
+    path.unlink(missing_ok=True)
+    unfinished = path.with_name(path.name + ".tmp")
+    try:
+        draw(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _images(release: Release, log: Log) -> Drawings:
+    def samples(path: Path) -> None:
+        spec = release.spec
+        x, _ = release.sample(spec.classes * COLUMNS, np.repeat(np.arange(spec.classes), COLUMNS))
+        plots.samples_grid(x, path, spec.classes, spec.class_names or None)
+        if shade := nothing_shown(x):
+            log(f"note: samples.png shows nothing: every image is {shade}; with more budget, more "
+                "records or another method there may be more to see")
+
+    return {"samples.png": samples}
+
+
+def nothing_shown(x: np.ndarray) -> str:
+    """Returns the shade of which all images are; empty where there is something to see.
+
+    Args:
+        x: Images uint8 [n, H, W, ch].
+    """
+    least, most = int(x.min()), int(x.max())
+    if most - least > BARELY:
+        return ""
+    return ("all black" if most <= BARELY else "all white" if least >= 255 - BARELY else
+            f"of one shade ({(least + most) // 2} of 255)")
+
+
+def _table(release: Release, spec: TableSpec) -> Drawings:
+    sample = functools.cache(lambda: release.sample(ROWS))
+    return {"samples.csv": lambda path: export.write_csv(path, *sample(), spec),
+            "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}
+
+
+PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
+           "rows_per_unit", "noise_source", "package_version")
+
+
+@contextmanager
+def keeping(keep: Callable[[], None]) -> Iterator[None]:
+    """Saves the last checkpoint where anything within fails.
+
+    A run that goes on makes the release from it, at no cost in privacy.
+
+    Args:
+        keep: Saves the last checkpoint, unless it is there.
+    """
+    try:
+        yield
+    except BaseException:
+        keep()
+        raise
+
+
+def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[], None],
+           notices: Notices, log: Callable[[str], None]) -> Release:
+    """Writes the release, then the last checkpoint by `keep`, then the pictures.
+
+    What fails after the release costs itself alone, and a line.
+
+    Args:
+        files: The run.
+        release: What is to be released.
+        post_steps: The steps for which its generator was trained on what had been released.
+        keep: Saves the last checkpoint.
+        notices: Tells what failed.
+        log: Prints a line of the run; also where pictures show nothing.
+
+    Returns:
+        The release that is there: an earlier one of this run is kept where it comes of more steps,
+        as it does if its last checkpoint failed, or if this training of the generator was stopped.
+
+    Raises:
+        UserError: Where the release cannot be written.
+    """
+    if further := _of_more_steps(files, release, post_steps):
+        log(f"{files.release} is of more steps, and stays")
+        return further
+    try:
+        _release(files, release, post_steps)
+    except OSError as error:
+        raise UserError(
+            f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
+            f"no cost in privacy: {go_on(files.root)}") from error
+    keep()
+    write_pictures(files, release, notices, log)
+    return release
+
+
+def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
+           ) -> None:
+    """Copies the release to the object store that the user named; failing costs a line.
+
+    Args:
+        files: The run.
+        address: Where to; None: nowhere.
+        notices: Tells what failed.
+        log: Prints a line of the run.
+    """
+    if address:
+        with notices.attempt(f"copying {files.release} to {address}"):
+            storage.copy(files.release, address)
+            log(f"copied to {address}")
+
+
+def nothing_released(files: RunFolder, stop: Stop) -> UserError:
+    """Returns the error of a run that made no step."""
+    if stop.reason:
+        what = "out of time" if stop.signal is None else "interrupted"
+        error = UserError(f"{what} before the first step: there is no generator to release; "
+                          f"to go on: {go_on(files.root)}")
+        error.exit_code = stop.exit_code or error.exit_code
+        if stop.signal is None and checkpoint.steps(files.checkpoints):  # of the pretraining
+            error.exit_code = OUT_OF_TIME
+        return error
+    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
+                          "generator to release; start a new run, whose epsilon adds to this one's")
+
+
+def _of_more_steps(files: RunFolder, release: Release, post_steps: int) -> Release | None:
+    """The release that is there, if it is one of the same promise, and of more steps."""
+    try:
+        there = load(files.release)
+        steps = int(there.privacy["steps"])
+    except Exception:  # there is none, or one that is damaged in whatever way
+        return None
+    same = all(getattr(there, name) == getattr(release, name) for name in (
+        "method", "config", "spec", "class_counts")) and all(
+        there.privacy.get(name) == to_json(release.privacy.get(name)) for name in PROMISE)
+    further = (steps, _post_steps_there(files)) > (release.privacy["steps"], post_steps)
+    return there if same and further else None
+
+
+def _post_steps_there(files: RunFolder) -> int:
+    """The `post_steps` of the release that is there; 0 where that is not known."""
+    try:
+        return int(read_json(files.released)["post_steps"])
+    except (UserError, KeyError, TypeError, ValueError):  # an earlier version's, or damaged
+        return 0
+
+
+def _release(files: RunFolder, release: Release, post_steps: int) -> None:
+    """On a full disk the older checkpoints make room for it."""
+    try:
+        _save(files, release, post_steps)
+    except OSError:
+        if not checkpoint.thin(files.checkpoints, 1):
+            raise
+        _save(files, release, post_steps)
+
+
+def _save(files: RunFolder, release: Release, post_steps: int) -> None:
+    """Writes the release, and which one it is, by which an audit knows it from another."""
+    release.save(files.release)
+    digest = contents.described(files.release / "config.json")["generator_sha256"]
+    stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
+    write_json(files.released, {"generator_sha256": digest, "privacy_sha256": [stated],
+                                "post_steps": post_steps}, mode=0o600)
+
+
+def leave_where_seconds_count(training: Training, state: State) -> None:
+    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so.
+
+    Args:
+        training: The training that was stopped.
+        state: The state after its last whole block.
+
+    Raises:
+        UserError: With the exit code of the signal, where the checkpoint is there.
+    """
+    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
+        return
+    training.keep(state)
+    if state.step not in checkpoint.steps(training.files.checkpoints):
+        return  # it could not be written, and a release is better than neither
+    error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
+                      f"as --on-term asks; to go on: {go_on(training.files.root)}")
+    error.exit_code = training.stop.exit_code
+    raise error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +341,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         SystemExit: At the end, with its exit code, after a signal that ended the run early.
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
-    stamp = protection.stamp(request.budget, request.seed, plan.config, plan.protected)
+    stamp = planning.stamp_of_run(request.budget, request.seed, plan.config, plan.protected)
     going_on = files if request.resume or files.waiting else None
     announced = files.waiting and not request.resume  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
@@ -125,11 +350,13 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
                            plan.purchases)
     promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
     with spending.before(identity, promise, start, spent) as witness:
-        opening.opened(files.root, plan.public_config, request.resume)
-        partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
-        ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
+        checkpoint.opened(files.root, plan.public_config, request.resume)
+        partition = checkpoint.run_identity(files, plan.records, plan.assign, request.resume,
+                                            request.seed)
+        ledger = checkpoint.open_run_ledger(files, mechanism, plan.public_config, request.resume,
+                                            witness(files))
     log(f"run folder: {files.root}")
-    for line in filter(None, (shortfall(), resume.of_torn_lines(ledger))):
+    for line in filter(None, (shortfall(), checkpoint.of_torn_lines(ledger))):
         log(line)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
@@ -151,7 +378,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         UserError: For class counts on the disk that this ledger never paid for.
         BudgetExceeded: From the ledger.
     """
-    log(f"{summary(plan)}\n{memory(plan)}")
+    log(f"{summary_lines(plan)}\n{memory_line(plan)}")
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
@@ -218,7 +445,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     begun.notices.interrupted = begun.stop.signal is not None
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
-            f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
+            f"to train it to the end, at no cost in privacy: {run_folder.go_on(plan.files.root)}")
     return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state),
                    best)
 
@@ -241,12 +468,12 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     """
     request, state = plan.request, trained.state
     with keeping(trained.save):
-        facts = statement.Facts(
+        facts = guarantee.Facts(
             method=request.method, preset=request.preset, steps=state.step,
             noise_source=trained.noise_source, accounting=plan.config.accounting,
             as_published=as_published(
                 request.method, plan.config, request.budget.delta, state.step))
-        privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
+        privacy = guarantee.statement(facts, begun.ledger, plan.method.mechanism.relation,
                                       plan.protected)
         made = dataclasses.replace(
             release_maker(plan, trained.class_counts, begun.notices)(state), privacy=privacy)
@@ -279,11 +506,11 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None, notices: Not
         arrays = jax.device_get(finalize(last_key(state, plan.config), public))
         if plan.method.refinement:
             try:
-                arrays = model.refined(plan.method.refinement, public, arrays)
+                arrays = bundle.refined(plan.method.refinement, public, arrays)
             except Exception as error:  # of any kind: what was paid for must not hang on it
                 notices.failure(f"the model goes without its refinement, which failed "
                                 f"({reason(error)}); to refine it, at no cost in privacy: "
-                                f"{folder.go_on(plan.files.root)}")
+                                f"{run_folder.go_on(plan.files.root)}")
         return Release(plan.request.method, plan.config, plan.spec, arrays, {}, class_counts)
 
     return at
@@ -306,8 +533,8 @@ def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
            ) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
-    state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
-                         request.seed)
+    state = checkpoint.start_run(plan.files, method, plan.layout, training.ledger, request.resume,
+                                 request.seed)
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step

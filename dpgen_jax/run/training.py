@@ -14,17 +14,16 @@ import jax
 import numpy as np
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.run_folder import MetricsWriter, RunFolder, read_json
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Method, Private, Records, UserError
+from dpgen_jax.private import kept_votes as vote_log
 from dpgen_jax.private import teachers
-from dpgen_jax.private import votes as vote_log
 from dpgen_jax.private.pretraining import pretrain
-from dpgen_jax.run import checkpoint, compiling, loop, noise_digests, saved_state
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run import checkpoint, loop, progress
 from dpgen_jax.run.loop import State
-from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
@@ -119,11 +118,11 @@ class Training:
         def digest(first_round: int, secret: list[np.ndarray]) -> None:
             with self.notices.attempt(f"writing {self.files.noise_digests}"):
                 key = bytes.fromhex(read_json(self.files.identity)["partition_key"])
-                noise_digests.append(self.files.noise_digests, key, first_round, secret)
+                loop.append_digests(self.files.noise_digests, key, first_round, secret)
 
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        program = compiling.program(state, self.layout.chunk, self.layout.padded,
-                                    self.layout.slab, self.runtime.steps_per_call)
+        program = progress.program(state, self.layout.chunk, self.layout.padded,
+                                   self.layout.slab, self.runtime.steps_per_call)
         self.stop.begin_stage()
         total = planned if state.step < planned or limit <= planned else None
         # Beyond the plan the budget alone says whether there is a step to wait for.
@@ -213,7 +212,7 @@ class Training:
         self.saved()
         begun = self.elapsed()
         with self._failure_told():
-            self.saving.append(saved_state.begin(
+            self.saving.append(checkpoint.begin_state(
                 self.files, state, self.method, self.layout, self.ledger,
                 self.runtime.keep_checkpoints))
         self.saved(wait=False)  # one that is written whole is good from here on

@@ -3,8 +3,8 @@ from decimal import Decimal
 
 import pytest
 
-from dpgen_jax.accountant import gaussian, renyi
-from dpgen_jax.accountant.calibrate import check_budget, max_steps, sigma_for
+from dpgen_jax.accountant import composition
+from dpgen_jax.accountant.composition import check_budget, max_steps, sigma_for
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, NonPrivateEvent
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
@@ -22,9 +22,9 @@ def votes(k, sigma, batch):
 def test_max_steps(event, epsilon, steps):
     assert max_steps(event, epsilon, DELTA) == steps
     # the defining property, and an independent count from the scalar vector c
-    assert gaussian.epsilon(((event, steps),), DELTA) <= epsilon
-    assert gaussian.epsilon(((event, steps + 1),), DELTA) > epsilon
-    assert steps == int(2 * renyi.zcdp_for(epsilon, DELTA) / event.mu_squared)
+    assert composition.epsilon_of(((event, steps),), DELTA) <= epsilon
+    assert composition.epsilon_of(((event, steps + 1),), DELTA) > epsilon
+    assert steps == int(2 * composition.zcdp_for(epsilon, DELTA) / event.mu_squared)
 
 
 def test_max_steps_mutants_differ():
@@ -36,8 +36,8 @@ def test_max_steps_after_others():
     assert max_steps(DATALENS, 1, DELTA, spent=((DATALENS, 100),)) == 49
     other = votes(700, 9000, 30)
     steps = max_steps(DATALENS, 1, DELTA, spent=((other, 30),))
-    assert gaussian.epsilon(((other, 30), (DATALENS, steps)), DELTA) <= 1
-    assert gaussian.epsilon(((other, 30), (DATALENS, steps + 1)), DELTA) > 1
+    assert composition.epsilon_of(((other, 30), (DATALENS, steps)), DELTA) <= 1
+    assert composition.epsilon_of(((other, 30), (DATALENS, steps + 1)), DELTA) > 1
 
 
 def test_a_schedule_that_does_not_charge_every_step():
@@ -78,9 +78,9 @@ def test_sigma_for(steps, epsilon, squared):
     sigma = sigma_for(event, steps, epsilon, DELTA)
     digits = Decimal(repr(sigma)).normalize().as_tuple()
     assert len(digits.digits) <= 4
-    assert gaussian.epsilon(((event(sigma), steps),), DELTA) <= epsilon
+    assert composition.epsilon_of(((event(sigma), steps),), DELTA) <= epsilon
     one_less = sigma - 10.0 ** (math.floor(math.log10(sigma)) - 3)
-    assert gaussian.epsilon(((event(one_less), steps),), DELTA) > epsilon
+    assert composition.epsilon_of(((event(one_less), steps),), DELTA) > epsilon
 
 
 def test_sigma_vectors():

@@ -8,8 +8,8 @@ import os
 import pytest
 from ledgers import COUNTS, DELTA, HEADER, OTHER, STEP, block, half_then_full
 
-from dpgen_jax.accountant import gaussian, ledger
-from dpgen_jax.accountant.calibrate import max_steps
+from dpgen_jax.accountant import composition, ledger
+from dpgen_jax.accountant.composition import max_steps
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, NonPrivateEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.core.errors import BudgetExceeded, UserError
@@ -24,7 +24,7 @@ def test_reserve_and_settle(path):
         assert dict(book.spent()) == {STEP: 7, OTHER: 4} and book.steps_charged == 11
         book.settle(second, (), 0)
         assert book.spent() == block(7) and book.steps_charged == 7
-        assert book.epsilon() == gaussian.epsilon(block(7), DELTA)
+        assert book.epsilon() == composition.epsilon_of(block(7), DELTA)
         assert book.header == HEADER and book.incarnation == 0 and book.n_lines == 5
     assert os.stat(path).st_mode & 0o777 == 0o600
 
@@ -105,10 +105,10 @@ def test_a_wrong_count_would_show(path):
     with Ledger.create(path, {**HEADER, "epsilon": 10}) as book:
         for _ in range(3):
             book.reserve(((STEP, 40), (OTHER, 5)), 40)
-        right = gaussian.epsilon(((STEP, 120), (OTHER, 15)), DELTA)
+        right = composition.epsilon_of(((STEP, 120), (OTHER, 15)), DELTA)
         assert book.epsilon() == right
         for slip in (((STEP, 40), (OTHER, 5)), block(120), ((STEP, 119), (OTHER, 15))):
-            assert gaussian.epsilon(slip, DELTA) < right
+            assert composition.epsilon_of(slip, DELTA) < right
 
 
 # releases that are no steps, and a larger target
@@ -179,7 +179,8 @@ def test_all_kinds_of_events_are_kept(path):
         book.settle(book.reserve(every, 2), every[1:], 1)
         assert book.spent() == every[1:]
     with Ledger.open(path) as book:
-        assert book.spent() == every[1:] and book.epsilon() == gaussian.epsilon(every[1:], DELTA)
+        assert book.spent() == every[1:] and book.epsilon() == composition.epsilon_of(every[1:],
+                                                                                      DELTA)
 
 
 # files
@@ -232,7 +233,7 @@ def test_resume_starts_a_new_incarnation_on_disk(crashed):
 def test_read_gives_the_same_totals(crashed):
     account = ledger.account(ledger.read(crashed))
     assert account.spent() == block(12) and account.steps == 12
-    assert account.epsilon() == gaussian.epsilon(block(12), DELTA)
+    assert account.epsilon() == composition.epsilon_of(block(12), DELTA)
     assert account.header["config_hash"] == "abc"
 
 

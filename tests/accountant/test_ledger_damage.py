@@ -5,7 +5,7 @@ import os
 import pytest
 from ledgers import COUNTS, HEADER, OTHER, STEP, block, half_then_full, refuses_to_resume
 
-from dpgen_jax.accountant import chain, gaussian, ledger
+from dpgen_jax.accountant import composition, ledger
 from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.core.errors import BudgetExceeded, UserError
@@ -48,10 +48,10 @@ def test_edits_are_noticed(crashed, edit):
 
 def rewrite(path, change):
     """The records changed, in a chain that is sound."""
-    records, previous, data = ledger.read(path), chain.START, b""
+    records, previous, data = ledger.read(path), ledger.CHAIN_START, b""
     change(records)
     for record in records:
-        line, previous = chain.line(previous, record)
+        line, previous = ledger.chained_line(previous, record)
         data += line
     path.write_bytes(data)
 
@@ -203,7 +203,7 @@ def test_a_torn_line_may_use_up_the_budget_and_more(path):
         with pytest.raises(BudgetExceeded):
             book.reserve(block(1), 1)
     account = ledger.account(ledger.read(path))
-    assert account.claim() == gaussian.epsilon(block(200), HEADER["delta"])
+    assert account.claim() == composition.epsilon_of(block(200), HEADER["delta"])
 
 
 @pytest.mark.parametrize("lives", [1, 4])

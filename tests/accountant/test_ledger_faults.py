@@ -12,8 +12,7 @@ import pytest
 from ledgers import DELTA, HEADER, block, half_then_full
 
 from dpgen_jax.accountant import ledger
-from dpgen_jax.accountant.append_file import AppendOnlyFile
-from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.ledger import AppendOnlyFile, Ledger
 from dpgen_jax.core.errors import UserError
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from ledgers import HEADER, STEP, refuses_to_resume
 
-from dpgen_jax.accountant import chain, files, ledger
+from dpgen_jax.accountant import ledger
 from dpgen_jax.accountant.ledger import Ledger
 
 
@@ -19,7 +19,7 @@ def test_what_may_never_end_is_not_read(path, place):
 
 def test_a_file_larger_than_any_ledger_is_not_read(path):
     path.touch()
-    os.truncate(path, files.MOST_BYTES + 1)  # sparse: it takes no room
+    os.truncate(path, ledger.MOST_BYTES + 1)  # sparse: it takes no room
     refuses_to_resume(path, "more than any ledger takes")
 
 
@@ -47,12 +47,12 @@ def test_a_count_that_no_float_holds_is_broken(path, count):
     events = [{"kind": "gaussian", "count": count, "sigma": STEP.sigma, "squared_sensitivity": 1}]
     row = {"kind": "charge", "events": events}
     with path.open("ab") as file:
-        file.write(chain.line(_head(path), row)[0])
+        file.write(ledger.chained_line(_head(path), row)[0])
     refuses_to_resume(path, "line 2 is broken")
 
 
 def _head(path):
-    return chain.replay(path, path.read_bytes())[1][-1]
+    return ledger.replay_lines(path, path.read_bytes())[1][-1]
 
 
 def test_a_header_that_a_crash_tore_is_no_ledger_yet(path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from dpgen_jax.accountant import loss
+from dpgen_jax.accountant import pld
 
 GAMMAS = np.array([0.01, 0.3, 0.8, 1.0, 1.001, 1.05, 1.3, 2.0, 5.0, 40.0])
 
@@ -27,7 +27,7 @@ def integrated(p, q, cell):
 
 def antipodal(q, c, gamma):
     """Closed form at g: P(x > x0) - g Q(x > x0), where the loss is increasing in x."""
-    x0 = loss._antipodal(q, c)[1](np.log(gamma))
+    x0 = pld._antipodal(q, c)[1](np.log(gamma))
     return ((1 - q) * (1 - gamma) * ndtr(-x0) + q * ndtr(c - x0) - gamma * q * ndtr(-c - x0))
 
 
@@ -43,7 +43,7 @@ def test_the_closed_forms_are_the_hockey_stick(q, c):
     assert antipodal(q, c, GAMMAS) == pytest.approx(true, abs=1e-8)
     for direction, pair in (("both", (p, other)), ("remove", (p, normal(0))),
                             ("add", (normal(0), p))):
-        true, grid = integrated(*pair, cell), on_grid(loss.gaussian(q, c, direction), GAMMAS)
+        true, grid = integrated(*pair, cell), on_grid(pld.gaussian_loss(q, c, direction), GAMMAS)
         assert np.all(grid >= true - 1e-9), direction
         assert grid == pytest.approx(true, abs=6e-3 * true.max()), direction
 
@@ -70,14 +70,14 @@ def test_no_pair_of_messages_is_worse(q, c, r, r_other, angle, on_a_line):
         assert np.all(integrated(*pair, cell**2) <= worst + 2e-3 * worst + 5e-5)
     # zero-out: a message of any norm beside none, both ways round
     for direction, pair in (("remove", (one, normal((0, 0)))), ("add", (normal((0, 0)), one))):
-        dominating = on_grid(loss.gaussian(q, c, direction), GAMMAS)
+        dominating = on_grid(pld.gaussian_loss(q, c, direction), GAMMAS)
         assert np.all(integrated(*pair, cell**2) <= dominating * (1 + 2e-3) + 5e-5)
 
 
 def test_the_worst_pair_is_antipodal_and_no_less():
     """One-sided messages, v and 0, are visibly better: charging them would be too little."""
     q, c = 0.05, 1.0
-    one_sided = on_grid(loss.gaussian(q, c, "remove"), GAMMAS)
+    one_sided = on_grid(pld.gaussian_loss(q, c, "remove"), GAMMAS)
     assert np.all(antipodal(q, c, GAMMAS)[3:] > 1.2 * one_sided[3:])
 
 
@@ -85,8 +85,8 @@ def test_the_worst_pair_is_antipodal_and_no_less():
 @given(st.floats(-5, 0).map(lambda e: 10**e), st.floats(0.01, 4),
        st.sampled_from(["both", "remove", "add"]))
 def test_a_loss_is_a_law_and_a_wider_grid_dominates(q, c, direction):
-    fine = loss.gaussian(q, c, direction)
-    wide = loss.gaussian(q, c, direction, 4 * fine.width)
+    fine = pld.gaussian_loss(q, c, direction)
+    wide = pld.gaussian_loss(q, c, direction, 4 * fine.width)
     assert wide.width == 4 * fine.width
     nodes = set((fine.node).tolist())
     assert all(4 * node in nodes for node in wide.node.tolist()[1:-1])
@@ -108,11 +108,11 @@ def test_laplace(scale, sensitivity):
     p = np.exp(-np.abs(k) / scale) * math.tanh(0.5 / scale)
     q = np.exp(-np.abs(k - sensitivity) / scale) * math.tanh(0.5 / scale)
     assert p.sum() == pytest.approx(1)
-    true, grid = integrated(p, q, 1), on_grid(loss.laplace(scale, sensitivity), GAMMAS)
+    true, grid = integrated(p, q, 1), on_grid(pld.laplace_loss(scale, sensitivity), GAMMAS)
     assert np.all(grid >= true - 1e-12)
     assert grid == pytest.approx(true, abs=2e-2 * true[3])
     # nothing is above the epsilon of one draw, but for the grid
-    one = loss.laplace(scale, sensitivity)
+    one = pld.laplace_loss(scale, sensitivity)
     assert one.node[-1] * one.width < sensitivity / scale + one.width
     for smaller in range(1, sensitivity):
         q = np.exp(-np.abs(k - smaller) / scale) * math.tanh(0.5 / scale)
@@ -124,10 +124,10 @@ def test_laplace(scale, sensitivity):
 @pytest.mark.parametrize("direction", ["both", "remove", "add"])
 def test_extremes(q, c, direction):
     with np.errstate(all="raise", under="ignore"):
-        one = loss.gaussian(q, c, direction)
+        one = pld.gaussian_loss(q, c, direction)
     assert one.mass.sum() + one.infinite == pytest.approx(1, abs=1e-9)
     assert len(one.node) < 200_000 and np.all(np.isfinite(one.log_mgf[:20]))
 
 
 def test_a_loss_is_made_once():
-    assert loss.gaussian(0.01, 1.0, "both") is loss.gaussian(0.01, 1.0, "both")
+    assert pld.gaussian_loss(0.01, 1.0, "both") is pld.gaussian_loss(0.01, 1.0, "both")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.accountant import cross_check, gaussian, ledger, loss, numeric
-from dpgen_jax.accountant.calibrate import max_steps, sigma_for
+from dpgen_jax.accountant import composition, cross_check, ledger, pld
+from dpgen_jax.accountant.composition import max_steps, sigma_for
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
@@ -36,7 +36,7 @@ def draw(multiplier, rate, relation="replace-one", **more):
 
 
 def cost(event, count=1, delta=DELTA):
-    return gaussian.epsilon(((event, count),), delta)
+    return composition.epsilon_of(((event, count),), delta)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -45,7 +45,7 @@ def cost(event, count=1, delta=DELTA):
 def test_the_package_agrees(relation, multiplier, rate, steps):
     events = ((draw(multiplier, rate, relation), steps),)
     package = cross_check.pld_epsilon(events, DELTA)
-    assert package * 0.998 < gaussian.epsilon(events, DELTA) < package * 1.002
+    assert package * 0.998 < composition.epsilon_of(events, DELTA) < package * 1.002
 
 
 @pytest.mark.slow
@@ -53,10 +53,10 @@ def test_the_package_agrees_on_mixtures():
     events = ((draw(1.5, 0.01, "zero-out"), 50), (draw(2.0, 0.1, "zero-out"), 20),
               (GaussianEvent(300.0, 10_000), 3), (LaplaceEvent(20.0, 1), 30))
     package = cross_check.pld_epsilon(events, DELTA)
-    assert package * 0.998 < gaussian.epsilon(events, DELTA) < package * 1.002
+    assert package * 0.998 < composition.epsilon_of(events, DELTA) < package * 1.002
     replaced = ((draw(2.0, 0.1), 50), (GaussianEvent(300.0, 10_000), 3))
     package = cross_check.pld_epsilon(replaced, DELTA)
-    assert package * 0.998 < gaussian.epsilon(replaced, DELTA) < package * 1.002
+    assert package * 0.998 < composition.epsilon_of(replaced, DELTA) < package * 1.002
 
 
 @pytest.mark.parametrize("scale, sensitivity, count", [(100.0, 1, 1000), (10.0, 2, 5),
@@ -64,7 +64,7 @@ def test_the_package_agrees_on_mixtures():
 def test_the_package_agrees_on_laplace(scale, sensitivity, count):
     events = ((LaplaceEvent(scale, sensitivity), count),)
     package = cross_check.pld_epsilon(events, DELTA)
-    assert package * 0.998 < gaussian.epsilon(events, DELTA) < package * 1.004
+    assert package * 0.998 < composition.epsilon_of(events, DELTA) < package * 1.004
 
 
 @pytest.mark.slow
@@ -73,13 +73,13 @@ def test_the_package_agrees_on_laplace(scale, sensitivity, count):
                                                                                1e-8)])
 def test_a_far_finer_grid_says_the_same(multiplier, rate, steps, delta, monkeypatch):
     events = ((draw(multiplier, rate), steps),)
-    usual = numeric.epsilon(events, delta)
-    monkeypatch.setattr(loss, "_PART", 64)
-    monkeypatch.setattr(loss, "_PER_OCTAVE", 128)
-    monkeypatch.setattr(numeric, "_LARGEST", 2**22)
-    loss.gaussian.cache_clear()
-    fine = numeric.epsilon.__wrapped__(events, delta)
-    loss.gaussian.cache_clear()
+    usual = pld.epsilon(events, delta)
+    monkeypatch.setattr(pld, "_PART", 64)
+    monkeypatch.setattr(pld, "_PER_OCTAVE", 128)
+    monkeypatch.setattr(pld, "_LARGEST", 2**22)
+    pld.gaussian_loss.cache_clear()
+    fine = pld.epsilon.__wrapped__(events, delta)
+    pld.gaussian_loss.cache_clear()
     assert fine * (1 - 1e-7) <= usual <= fine * 1.01
 
 
@@ -88,7 +88,7 @@ def test_one_step_by_hand():
     from scipy.special import ndtr
     for rate, multiplier, delta in ((0.01, 1.0, 1e-4), (0.3, 2.0, 1e-3), (1e-3, 0.5, 1e-5)):
         eps, c = cost(draw(multiplier, rate), 1, delta), 1 / multiplier
-        x0 = loss._antipodal(rate, c)[1](eps)
+        x0 = pld._antipodal(rate, c)[1](eps)
         true = ((1 - rate) * (1 - math.exp(eps)) * ndtr(-x0) + rate * ndtr(c - x0)
                 - math.exp(eps) * rate * ndtr(-c - x0))
         assert 0.97 * delta < true <= delta
@@ -120,7 +120,7 @@ def test_never_above_renyi(multiplier, rate, steps):
 def test_replace_one_is_dearer_and_a_mixture_is_zero_out():
     zeroed, replaced = draw(1.0, 0.01, "zero-out"), draw(1.0, 0.01)
     assert 1.5 * cost(zeroed, 1000) < cost(replaced, 1000) < 2.5 * cost(zeroed, 1000)
-    both = gaussian.epsilon(((zeroed, 500), (replaced, 500)), DELTA)
+    both = composition.epsilon_of(((zeroed, 500), (replaced, 500)), DELTA)
     assert cost(zeroed, 1000) < both < cost(replaced, 1000)
 
 
@@ -143,7 +143,7 @@ def test_speed():
     with cpu_limit.at_most(5):  # 0.1 s where nothing else runs
         for count in range(20_001, 20_011):
             cost(draw(1.01, 0.01), count)
-    assert numeric.epsilon.cache_info().currsize > 10
+    assert pld.epsilon.cache_info().currsize > 10
 
 
 @pytest.mark.parametrize("tau", [1e-22, 1e-13])
@@ -166,7 +166,7 @@ def test_few_laplace_draws_are_pure_and_many_are_not():
     assert cost(event, 3) <= 0.3 + 1e-12
     assert cost(event, 1000) < 0.3 * 100
     # beside other events too
-    assert gaussian.epsilon(((draw(1.0, 0.01), 100), (event, 1)), DELTA) < (
+    assert composition.epsilon_of(((draw(1.0, 0.01), 100), (event, 1)), DELTA) < (
         cost(draw(1.0, 0.01), 100) + 0.1 + 1e-12)
 
 
@@ -175,23 +175,23 @@ def test_beside_the_other_kinds():
         "pure": (EpsilonDeltaEvent(0.01), 2), "loose": (EpsilonDeltaEvent(0.2, 1e-6), 1),
         "renyi": (RenyiEvent(16, 0.02), 1),
         "fixed": (SampledGaussianEvent(GaussianEvent(9.0, 32), 1000, 1), 100)}
-    alone = gaussian.epsilon((poisson,), DELTA)
+    alone = composition.epsilon_of((poisson,), DELTA)
     for name, other in others.items():
-        together = gaussian.epsilon((poisson, other), DELTA)
-        assert max(alone, gaussian.epsilon((other,), DELTA)) < together, name
-        assert together < alone + gaussian.epsilon((other,), DELTA / 10) + 0.2, name
-    assert gaussian.epsilon((poisson, others["pure"]), DELTA) == pytest.approx(alone + 0.02)
-    less = gaussian.epsilon((poisson,), DELTA - 1e-6)
-    assert gaussian.epsilon((poisson, others["loose"]), DELTA) == pytest.approx(less + 0.2)
-    assert gaussian.epsilon((poisson, (NonPrivateEvent(), 1)), DELTA) == math.inf
-    assert gaussian.epsilon((poisson, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
+        together = composition.epsilon_of((poisson, other), DELTA)
+        assert max(alone, composition.epsilon_of((other,), DELTA)) < together, name
+        assert together < alone + composition.epsilon_of((other,), DELTA / 10) + 0.2, name
+    assert composition.epsilon_of((poisson, others["pure"]), DELTA) == pytest.approx(alone + 0.02)
+    less = composition.epsilon_of((poisson,), DELTA - 1e-6)
+    assert composition.epsilon_of((poisson, others["loose"]), DELTA) == pytest.approx(less + 0.2)
+    assert composition.epsilon_of((poisson, (NonPrivateEvent(), 1)), DELTA) == math.inf
+    assert composition.epsilon_of((poisson, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
 
 
 def test_without_the_new_kinds_nothing_changes():
     events = ((GaussianEvent(5000, 12_000), 149), (EpsilonDeltaEvent(0.01), 1))
-    before = numeric.epsilon.cache_info()
-    assert gaussian.epsilon(events, DELTA) == pytest.approx(1.00746, abs=1e-5)
-    assert numeric.epsilon.cache_info() == before
+    before = pld.epsilon.cache_info()
+    assert composition.epsilon_of(events, DELTA) == pytest.approx(1.00746, abs=1e-5)
+    assert pld.epsilon.cache_info() == before
 
 
 some_event = st.one_of(
@@ -207,10 +207,11 @@ some_event = st.one_of(
 @given(st.lists(st.tuples(some_event, st.integers(1, 300)), min_size=1, max_size=2).map(tuple),
        st.tuples(some_event, st.integers(1, 2)), st.floats(1e-9, 1e-3))
 def test_never_falls_with_an_event_a_step_or_a_smaller_delta(events, more, delta):
-    before = gaussian.epsilon(events, delta)
+    before = composition.epsilon_of(events, delta)
     one_more = tuple((event, count + 1) for event, count in events)
-    for after in (gaussian.epsilon((*events, more), delta), gaussian.epsilon(one_more, delta),
-                  gaussian.epsilon(events, delta / 2)):
+    for after in (composition.epsilon_of((*events, more), delta),
+                  composition.epsilon_of(one_more, delta),
+                  composition.epsilon_of(events, delta / 2)):
         assert after >= before * (1 - 1e-7)
 
 
@@ -246,7 +247,7 @@ def test_in_a_ledger_and_a_statement(tmp_path):
     path = tmp_path / "ledger.jsonl"
     with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as book:
         book.reserve(((event, 20), (noise, 1)), 20)
-        assert book.epsilon() == gaussian.epsilon(((event, 20), (noise, 1)), DELTA)
+        assert book.epsilon() == composition.epsilon_of(((event, 20), (noise, 1)), DELTA)
     assert ledger.account(ledger.read(path)).spent() == ((event, 20), (noise, 1))
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from benchmarks import pate_accounting
-from dpgen_jax.accountant import cross_check, gaussian, pate, pate_laplace
-from dpgen_jax.accountant.pate_votes import IDEAL, ROUNDED
+from dpgen_jax.accountant import composition, cross_check, pate
+from dpgen_jax.accountant.pate import IDEAL, ROUNDED
 from dpgen_jax.core.errors import UserError
 
 ORDERS = [1.1, 2, 3, 4, 8, 16, 24, 32, 64]
@@ -73,9 +73,9 @@ def test_own_vectors(counts, sigma, order, log_q, rdp):
     ([10, 240], .05, 4, 3.418907e-5, 3.119745e-5), ([100, 150], .05, 4, .0923456, .0818823),
     ([5, 5], 1, 1, .5, 4.0)])
 def test_lnmax_vectors(counts, rate, moment, q, expected):
-    log_q = pate_laplace.lnmax_log_q([counts], rate, IDEAL)
+    log_q = pate.lnmax_log_q([counts], rate, IDEAL)
     assert np.exp(log_q[0]) == pytest.approx(q, rel=5e-7)
-    bound = pate_laplace.moments_laplace(log_q, rate, [moment])[0, 0]
+    bound = pate.moments_laplace(log_q, rate, [moment])[0, 0]
     assert bound == pytest.approx(expected, rel=5e-7)
 
 
@@ -84,9 +84,9 @@ def test_lnmax_outside_of_its_validity():
     edge = math.log(math.expm1(2 * rate) / math.expm1(4 * rate))
     cap = [2 * rate**2 * moment * (moment + 1) for moment in moments]
     for log_q in (edge + 1e-9, -.1, 0.0):
-        bound = pate_laplace.moments_laplace([log_q], rate, moments)[0]
+        bound = pate.moments_laplace([log_q], rate, moments)[0]
         assert bound == pytest.approx(cap, rel=1e-15)
-    inside = pate_laplace.moments_laplace([-60.0, -1000.0, -math.inf], rate, moments)
+    inside = pate.moments_laplace([-60.0, -1000.0, -math.inf], rate, moments)
     assert np.all(inside < 1e-8) and np.all(inside >= 0) and np.all(inside[2] == 0)
 
 
@@ -131,7 +131,7 @@ def test_lnmax_agrees_with_many_digits():
     moments = [1, 2.5, 8, 40]
     for rate in (1e-3, .05, 1.0):
         log_q = -np.geomspace(.8, 600, 30)
-        found = pate_laplace.moments_laplace(log_q, rate, moments)
+        found = pate.moments_laplace(log_q, rate, moments)
         with mpmath.workdps(350):
             for (i, value), (k, moment) in itertools.product(enumerate(log_q), enumerate(moments)):
                 q, twice = mpmath.exp(mpf(value)), 2 * mpf(rate)
@@ -192,7 +192,7 @@ def test_the_benchmark_runs_and_says_what_it_measured(tmp_path, capsys):
 
 def test_epsilon_is_the_improved_conversion():
     orders = np.arange(2, 200)
-    events = ((gaussian.GaussianEvent(40, 2), 30),)
+    events = ((composition.GaussianEvent(40, 2), 30),)
     assert pate.epsilon_of(30 * orders / 40**2, orders, 1e-5) == pytest.approx(
         cross_check.rdp_epsilon(events, 1e-5, orders=orders), rel=1e-12)
     assert pate.epsilon_of([1.5], [4], 1e-5) == pytest.approx(
@@ -215,8 +215,8 @@ def test_extreme_probabilities_are_covered(log_q):
     (lambda: pate.threshold_log_q([3], 2, math.nan), "sigma"),
     (lambda: pate.rdp_gaussian([-1.0], 1, [1, 2]), "orders"),
     (lambda: pate.rdp_gaussian([-1.0], 1, []), "orders"),
-    (lambda: pate_laplace.lnmax_log_q([[3, 4]], -1), "rate"),
-    (lambda: pate_laplace.moments_laplace([-1.0], 1, [0]), "moments"),
+    (lambda: pate.lnmax_log_q([[3, 4]], -1), "rate"),
+    (lambda: pate.moments_laplace([-1.0], 1, [0]), "moments"),
     (lambda: pate.confident_gnmax_rdp([[3, 4]], [.5], 2, 1, 1, [2]), "answered"),
     (lambda: pate.confident_gnmax_rdp([[3, 4]], [True, True], 2, 1, 1, [2]), "answered"),
     (lambda: pate.epsilon_of([1.0], [2], 0), "delta")])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from dpgen_jax.accountant import pate, pate_laplace
-from dpgen_jax.accountant.pate_votes import IDEAL, ROUNDED
+from dpgen_jax.accountant import pate
+from dpgen_jax.accountant.pate import IDEAL, ROUNDED
 
 # The exact law of what is released, for integer noise and few votes
 
@@ -147,9 +147,9 @@ def test_lnmax_bounds_every_neighbour(rate, teachers, classes):
     active, short = 0, 0
     for counts, p in laws.items():
         exact = wrong(counts, p)
-        assert exact <= np.exp(pate_laplace.lnmax_log_q([counts], rate)[0]) * (1 + 1e-12)
-        short += exact > np.exp(pate_laplace.lnmax_log_q([counts], rate, IDEAL)[0]) * (1 + 1e-6)
-        bounds = pate_laplace.lnmax_moments([counts], rate, moments)
+        assert exact <= np.exp(pate.lnmax_log_q([counts], rate)[0]) * (1 + 1e-12)
+        short += exact > np.exp(pate.lnmax_log_q([counts], rate, IDEAL)[0]) * (1 + 1e-6)
+        bounds = pate.lnmax_moments([counts], rate, moments)
         for other in neighbours(counts):
             for bound, moment in zip(bounds, moments, strict=True):
                 assert moment * renyi(p, laws[other], moment + 1) <= bound * (1 + 1e-12)

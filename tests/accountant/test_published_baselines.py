@@ -7,17 +7,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax import methods
-from dpgen_jax.accountant import gaussian, pate_laplace, renyi
+from dpgen_jax.accountant import composition, pate
 from dpgen_jax.accountant.events import GaussianEvent, LaplaceEvent, PoissonGaussianEvent
-from dpgen_jax.accountant.published import (
-    dpcgan,
-    dpmerf,
-    pategan,
-)
-from dpgen_jax.accountant.published_sampling import (
-    dpmerf_ae,
-    fedavg_gan,
-)
+from dpgen_jax.accountant.published import dpcgan, dpmerf, dpmerf_ae, fedavg_gan, pategan
 
 DELTA = 1e-5
 
@@ -33,7 +25,8 @@ def test_dpcgan():
     # what is claimed is far from what a joint clip would prove, and twice over from what was run
     multiplier = PoissonGaussianEvent(GaussianEvent(112.0, 100**2), 0.01, "zero-out")
     truly = PoissonGaussianEvent(GaussianEvent(56.0, 100**2), 600 / 55_000, "zero-out")
-    proven, run = (gaussian.epsilon(((event, 30_000),), DELTA) for event in (multiplier, truly))
+    proven, run = (composition.epsilon_of(((event, 30_000),), DELTA)
+                   for event in (multiplier, truly))
     assert 1.05 * published.epsilon(30_000) < proven < run / 5
 
 
@@ -50,7 +43,7 @@ def test_dpmerf(sigma, exact, improved, claim):
     # at the best order; the package's grid ends at 1,024 and has none between 64, 128 and 256
     assert improved <= published.epsilon(1) < 1.06 * improved
     event = GaussianEvent(sigma, 1)
-    assert gaussian.epsilon(((event, 1),), DELTA) == pytest.approx(exact, abs=5.1e-5)
+    assert composition.epsilon_of(((event, 1),), DELTA) == pytest.approx(exact, abs=5.1e-5)
     assert published.max_steps(claim) == 1
 
 
@@ -68,7 +61,7 @@ def test_fedavg_gan():
     assert published.epsilon(1000) == pytest.approx(9.9918e6, rel=1e-5)
     assert "m=10, K=866" in published.formula
     # drawing by itself costs more by that formula than nothing hidden at all
-    undrawn = renyi.zcdp_epsilon(1000 / (2 * 0.01**2), 1 / 866, "classic")
+    undrawn = composition.zcdp_epsilon(1000 / (2 * 0.01**2), 1 / 866, "classic")
     assert undrawn == pytest.approx(5.01e6, rel=1e-3)
 
 
@@ -81,10 +74,10 @@ def test_pategan():
     assert published.epsilon(10) == pytest.approx(2.1944, abs=5e-5)
     # the bound of one query at moment 4 that the data-dependent one is capped by
     for counts in ([10, 240], [100, 150], [5, 5]):
-        dependent = pate_laplace.lnmax_moments([counts], 0.05, np.array([4.0]))
+        dependent = pate.lnmax_moments([counts], 0.05, np.array([4.0]))
         assert dependent[0] <= 2 * 0.05**2 * 4 * 5 * (1 + 1e-12)
     # one noisy count, composed by its losses, is proven at less
-    proven = gaussian.epsilon(((LaplaceEvent(100.0, 1), 640),), DELTA)
+    proven = composition.epsilon_of(((LaplaceEvent(100.0, 1), 640),), DELTA)
     assert proven < published.epsilon(10)
 
 

@@ -6,13 +6,9 @@ import types
 import pytest
 
 from dpgen_jax import methods
-from dpgen_jax.accountant import cross_check, gaussian, sampling
+from dpgen_jax.accountant import composition, cross_check
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
-from dpgen_jax.accountant.published_sampling import (
-    dpac,
-    gswgan,
-    gswgan_federated,
-)
+from dpgen_jax.accountant.published import dpac, gswgan, gswgan_federated
 from dpgen_jax.core.errors import BudgetExceeded
 
 DELTA = 1e-5
@@ -81,7 +77,7 @@ def test_federated_as_published():
     assert published.epsilon(steps) <= 600 < published.epsilon(steps + 1)
     # Fed-Avg GAN there: 10 of 866 clients, sigma .01, 1,000 rounds
     orders = (2, 3, 4, 5)
-    rdp = 1000 * sampling.without_replacement(10 / 866, 1 / 0.01**2, orders)
+    rdp = 1000 * composition.without_replacement(10 / 866, 1 / 0.01**2, orders)
     epsilon, order = min((r + math.log(866) / (a - 1), a)
                          for r, a in zip(rdp.tolist(), orders, strict=True))
     assert epsilon == pytest.approx(9.9918e6, rel=1e-5) and order == 2
@@ -113,7 +109,7 @@ def visits(n, batch=32, sigma=1.07):
 def test_what_the_published_noise_costs(n, batch, exact, improved, classic):
     """A public rotation over 1,000 critics visits each 20 times in 20,000 steps."""
     events = visits(n, batch)
-    got = (gaussian.epsilon(events, DELTA), cross_check.rdp_epsilon(events, DELTA),
+    got = (composition.epsilon_of(events, DELTA), cross_check.rdp_epsilon(events, DELTA),
            cross_check.rdp_epsilon(events, DELTA, "classic"))
     assert got[0] < got[1] < got[2]
     for number, expected in zip(got, (exact, improved, classic), strict=True):
@@ -123,7 +119,7 @@ def test_what_the_published_noise_costs(n, batch, exact, improved, classic):
 
 def test_the_noise_of_a_true_ten():
     """In units of 2 C: by the exact accountant, and by the improved conversion."""
-    for sigma, cost in ((12.646, gaussian.epsilon), (13.398, cross_check.rdp_epsilon)):
+    for sigma, cost in ((12.646, composition.epsilon_of), (13.398, cross_check.rdp_epsilon)):
         assert cost(visits(20, sigma=sigma * 1.0001), DELTA) < 10
         assert cost(visits(20, sigma=sigma * 0.9999), DELTA) > 10
 
@@ -131,6 +127,6 @@ def test_the_noise_of_a_true_ten():
 def test_the_claim_is_far_from_the_proof():
     claimed = gswgan(1000, 32, 1.07, DELTA).epsilon(20_000)
     step = SampledGaussianEvent(GaussianEvent(1.07, 32), 1000, 1)
-    by_chance = gaussian.epsilon(((step, 20_000),), DELTA)
-    rotation = gaussian.epsilon(visits(20), DELTA)
+    by_chance = composition.epsilon_of(((step, 20_000),), DELTA)
+    rotation = composition.epsilon_of(visits(20), DELTA)
     assert 30 * claimed < rotation < by_chance < 1000

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
     LaplaceEvent,
     RenyiEvent,
+    add_up,
+    left_of,
+    round_up,
 )
-from dpgen_jax.accountant.rounding import add_up, left_of, round_up
 
 DELTA = 1e-5
 EVENTS = {
@@ -58,7 +60,7 @@ pure = st.lists(st.tuples(st.builds(EpsilonDeltaEvent, st.floats(1e-9, 1), st.ju
 @given(pure)
 def test_pure_epsilons_never_add_up_to_less_than_they_are(bought):
     events = tuple(bought)
-    stated = Fraction(gaussian.epsilon(events, DELTA))
+    stated = Fraction(composition.epsilon_of(events, DELTA))
     assert stated >= exact((event.epsilon, n) for event, n in events)
 
 
@@ -67,8 +69,8 @@ def test_pure_epsilons_never_add_up_to_less_than_they_are(bought):
 @pytest.mark.parametrize("kind", EVENTS)
 def test_nor_beside_releases_of_other_kinds(kind, bought):
     beside = EVENTS[kind]
-    stated = Fraction(gaussian.epsilon((*beside, *bought), DELTA))
-    alone = Fraction(gaussian.epsilon(beside, DELTA))
+    stated = Fraction(composition.epsilon_of((*beside, *bought), DELTA))
+    alone = Fraction(composition.epsilon_of(beside, DELTA))
     if kind == "renyi":  # where everything at one order may be cheaper than a sum
         assert stated >= alone
     else:
@@ -79,7 +81,7 @@ def test_nor_beside_releases_of_other_kinds(kind, bought):
 def test_distances_add_up_to_no_less(terms):
     events = tuple((GaussianEvent(1.0 + i, 1, total_variation=tau), n)
                    for i, (tau, n) in enumerate(terms))
-    assert Fraction(gaussian.total_variation(events)) >= exact(terms)
+    assert Fraction(composition.total_variation(events)) >= exact(terms)
 
 
 def test_floats_that_are_added_as_they_come_are_caught():
@@ -101,8 +103,9 @@ def test_the_distance_of_a_renyi_release_is_charged_at_its_own_epsilon():
     """(1 + e^epsilon) tau by the epsilon of the release itself, in whatever way it is counted."""
     ideal, tau = RenyiEvent(8.0, 0.5), 1e-9
     event = RenyiEvent(8.0, 0.5, total_variation=tau)
-    stated = gaussian.epsilon(((event, 1),), DELTA)
-    assert stated > gaussian.epsilon(((ideal, 1),), DELTA)
+    stated = composition.epsilon_of(((event, 1),), DELTA)
+    assert stated > composition.epsilon_of(((ideal, 1),), DELTA)
     left = DELTA - (1 + math.exp(stated)) * tau
-    assert stated >= gaussian.epsilon(((ideal, 1),), left)
-    assert gaussian.epsilon(((RenyiEvent(8.0, 0.5, total_variation=DELTA), 1),), DELTA) == math.inf
+    assert stated >= composition.epsilon_of(((ideal, 1),), left)
+    assert composition.epsilon_of(((RenyiEvent(8.0, 0.5, total_variation=DELTA), 1),),
+                                  DELTA) == math.inf

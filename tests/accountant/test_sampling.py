@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.accountant import cross_check, gaussian, ledger, sampling
-from dpgen_jax.accountant.calibrate import max_steps, sigma_for
+from dpgen_jax.accountant import composition, cross_check, ledger
+from dpgen_jax.accountant.composition import max_steps, sigma_for
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
@@ -35,11 +35,12 @@ def step(sigma, sampled=1, batch=BATCH, **more):
 
 def test_vectors_of_one_query():
     """GS-WGAN's query by Wang et al., at orders 2, 3, 4, 5, 8."""
-    rdp = sampling.without_replacement(1 / UNITS, 1 / 1.07**2, (2, 3, 4, 5, 8))
+    rdp = composition.without_replacement(1 / UNITS, 1 / 1.07**2, (2, 3, 4, 5, 8))
     expected = [4.790254e-6, 7.199087e-6, 9.617159e-6, 1.204455e-5, 1.938347e-5]
     assert rdp == pytest.approx(expected, rel=1e-6)
-    curve = sampling.curve(((step(1.07, batch=1), 1),))
-    assert curve[np.isin(sampling.ORDERS, (2, 3, 4, 5, 8))] == pytest.approx(rdp, rel=2e-9)
+    curve = composition.sampled_curve(((step(1.07, batch=1), 1),))
+    assert curve[np.isin(composition.SAMPLED_ORDERS, (2, 3, 4, 5, 8))] == pytest.approx(rdp,
+                                                                                        rel=2e-9)
 
 
 @settings(max_examples=15)
@@ -50,7 +51,7 @@ def test_the_package_agrees_at_every_order(sampled, multiplier):
 
     event = SampledWithoutReplacementDpEvent(UNITS, sampled, GaussianDpEvent(multiplier))
     package = RdpAccountant(WHOLE, NeighboringRelation.REPLACE_ONE).compose(event).rdp
-    ours = sampling.without_replacement(sampled / UNITS, multiplier**-2, WHOLE)
+    ours = composition.without_replacement(sampled / UNITS, multiplier**-2, WHOLE)
     assert ours == pytest.approx(package, rel=1e-6)
 
 
@@ -58,16 +59,17 @@ def test_the_package_agrees_at_every_order(sampled, multiplier):
 def test_epsilon_agrees_with_the_package(sigma):
     events = ((step(sigma), STEPS), (GaussianEvent(300.0, 32), 4))
     package = cross_check.dp_accounting_rdp_epsilon(events, DELTA, orders=list(range(2, 30)))
-    assert package * 0.998 < gaussian.epsilon(events, DELTA) <= package * (1 + 1e-8)
+    assert package * 0.998 < composition.epsilon_of(events, DELTA) <= package * (1 + 1e-8)
     with pytest.raises(UserError, match="without replacement"):
         cross_check.pld_epsilon(events, DELTA)
     free = ((SampledGaussianEvent(GaussianEvent(1.0, 0), 10, 1), 3),)
-    assert cross_check.dp_accounting_rdp_epsilon(free, DELTA) == gaussian.epsilon(free, DELTA) == 0
+    assert cross_check.dp_accounting_rdp_epsilon(free, DELTA) == composition.epsilon_of(free,
+                                                                                        DELTA) == 0
 
 
 @pytest.mark.parametrize("t", [1e-3, 0.02, 0.3, 0.99])
 def test_even_moments_agree_with_200_digits(t):
-    log_moments = sampling._even_moments(t)
+    log_moments = composition._even_moments(t)
     with mpmath.workdps(400):
         for power in (2, 4, 10, 64, 128):
             exact = mpmath.fsum((-1) ** k * mpmath.binomial(power, k)
@@ -93,11 +95,11 @@ def test_the_bound_holds_for_real_pairs(q, t):
         return np.logaddexp.reduce(parts) - math.log(2 * math.pi) / 2
 
     event = SampledGaussianEvent(GaussianEvent(1 / t, 1), 1000, round(1000 * q))
-    rdp = sampling.curve(((event, 1),))
+    rdp = composition.sampled_curve(((event, 1),))
     for a, b, c in ((t, 0, 0), (0, t, 0), (t / 2, -t / 2, 0), (t, 0, t / 2), (0, t, t)):
         for order in (1.5, 2, 3, 8, 24):
             true = divergence(law(a, c), law(b, c), order, 0.01)
-            bound = rdp[order == sampling.ORDERS].item()
+            bound = rdp[order == composition.SAMPLED_ORDERS].item()
             assert bound >= true * (1 - 1e-9), (a, b, c, order)
             if q == 1 and (a, b) == (t, 0):
                 assert bound == pytest.approx(order * t**2 / 2, rel=1e-8)
@@ -112,12 +114,12 @@ def test_the_published_runs_settings_at_a_true_epsilon():
     assert sigma_for(lambda s: GaussianEvent(s, 32), 20, 10, DELTA) == pytest.approx(12.646,
                                                                                      abs=0.005)
     # what is published, counted properly: nothing like 10
-    assert gaussian.epsilon(((step(1.07), STEPS),), DELTA) > 500
+    assert composition.epsilon_of(((step(1.07), STEPS),), DELTA) > 500
     steps = max_steps(step(2.871), 10, DELTA)
-    assert gaussian.epsilon(((step(2.871), steps),), DELTA) <= 10
-    assert gaussian.epsilon(((step(2.871), steps + 1),), DELTA) > 10
+    assert composition.epsilon_of(((step(2.871), steps),), DELTA) <= 10
+    assert composition.epsilon_of(((step(2.871), steps + 1),), DELTA) > 10
     for slip in (step(2.871, batch=1), step(2.871, batch=8), step(2.871, sampled=2)):
-        assert abs(gaussian.epsilon(((slip, STEPS),), DELTA) / 10 - 1) > 0.2
+        assert abs(composition.epsilon_of(((slip, STEPS),), DELTA) / 10 - 1) > 0.2
 
 
 @pytest.mark.parametrize("sigma, sampled", [(2.871, 1), (7.565, 1), (86.2, 100)])
@@ -134,12 +136,12 @@ def test_never_below_the_pair_whose_others_are_silent(sigma, sampled):
     pair = PoissonSampledDpEvent(sampled / UNITS, GaussianDpEvent(sigma / math.sqrt(BATCH)))
     package = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
     lower = package.compose(SelfComposedDpEvent(pair, STEPS)).get_epsilon(DELTA)
-    assert lower <= gaussian.epsilon(((step(sigma, sampled), STEPS),), DELTA) <= 3 * lower
+    assert lower <= composition.epsilon_of(((step(sigma, sampled), STEPS),), DELTA) <= 3 * lower
 
 
 def test_drawing_helps_and_more_noise_too():
     def cost(event, count=100):
-        return gaussian.epsilon(((event, count),), DELTA)
+        return composition.epsilon_of(((event, count),), DELTA)
 
     for sigma in (1.0, 10.0, 100.0):
         costs = [cost(step(sigma, m)) for m in (1, 2, 10, 100, 500, 999, 1000)]
@@ -152,45 +154,49 @@ def test_drawing_helps_and_more_noise_too():
 def test_beside_other_events():
     event, votes, counts = (step(8.0), STEPS), (GaussianEvent(400.0, 12_000), 3), (
         EpsilonDeltaEvent(0.01), 1)
-    alone, gaussians = (gaussian.epsilon((e,), DELTA) for e in (event, votes))
-    both = gaussian.epsilon((event, votes), DELTA)
+    alone, gaussians = (composition.epsilon_of((e,), DELTA) for e in (event, votes))
+    both = composition.epsilon_of((event, votes), DELTA)
     assert max(alone, gaussians) < both < alone + gaussians
-    assert gaussian.epsilon((event, votes, counts), DELTA) == pytest.approx(both + 0.01, abs=1e-12)
-    less = gaussian.epsilon((event,), DELTA - 1e-6)
-    assert gaussian.epsilon((event, (EpsilonDeltaEvent(0.2, 1e-6), 1)), DELTA) == less + 0.2 > alone
-    assert gaussian.epsilon((event, (NonPrivateEvent(), 1)), DELTA) == math.inf
-    assert gaussian.epsilon((event, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
+    assert composition.epsilon_of((event, votes, counts), DELTA) == pytest.approx(both + 0.01,
+                                                                                  abs=1e-12)
+    less = composition.epsilon_of((event,), DELTA - 1e-6)
+    assert composition.epsilon_of((event, (EpsilonDeltaEvent(0.2, 1e-6), 1)),
+                                  DELTA) == less + 0.2 > alone
+    assert composition.epsilon_of((event, (NonPrivateEvent(), 1)), DELTA) == math.inf
+    assert composition.epsilon_of((event, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
     # a draw that costs nothing leaves the exact number
     free = (SampledGaussianEvent(GaussianEvent(1.0, 0), 10, 1), 5)
-    assert gaussian.epsilon((votes, free), DELTA) == gaussians
+    assert composition.epsilon_of((votes, free), DELTA) == gaussians
     with pytest.raises(UserError, match="not Gaussian"):
-        gaussian.mu_squared((event,))
+        composition.mu_squared((event,))
 
 
 def test_beside_renyi_events():
     """At their order where that is one of ours; else each by itself."""
     event = (step(8.0), STEPS)
-    rdp = sampling.at_order((event,), 16) + 0.02
+    rdp = composition.sampled_at_order((event,), 16) + 0.02
     by_hand = rdp + math.log1p(-1 / 16) - math.log(DELTA * 16) / 15
-    assert gaussian.epsilon((event, (RenyiEvent(16, 0.02), 1)), DELTA) == pytest.approx(by_hand)
-    assert sampling.at_order((event,), 16.2) == math.inf and sampling.at_order((), 16.2) == 0
-    apart = gaussian.epsilon((event, (RenyiEvent(16.2, 0.02), 1)), DELTA)
+    assert composition.epsilon_of((event, (RenyiEvent(16, 0.02), 1)),
+                                  DELTA) == pytest.approx(by_hand)
+    assert composition.sampled_at_order((
+        event,), 16.2) == math.inf and composition.sampled_at_order((), 16.2) == 0
+    apart = composition.epsilon_of((event, (RenyiEvent(16.2, 0.02), 1)), DELTA)
     assert by_hand < apart < math.inf
 
 
 @pytest.mark.parametrize("tau", [1e-25, 1e-15])
 def test_the_drawn_noise_is_charged(tau):
-    ideal = gaussian.epsilon(((step(2.871), STEPS),), DELTA)
-    epsilon = gaussian.epsilon(((step(2.871, total_variation=tau), STEPS),), DELTA)
+    ideal = composition.epsilon_of(((step(2.871), STEPS),), DELTA)
+    epsilon = composition.epsilon_of(((step(2.871, total_variation=tau), STEPS),), DELTA)
     left = DELTA - (1 + math.exp(epsilon)) * STEPS * tau
     assert ideal < epsilon < ideal + 0.5
-    assert epsilon >= gaussian.epsilon(((step(2.871), STEPS),), left)
-    charged = gaussian.total_variation(((step(1.0, total_variation=tau), 7),))
+    assert epsilon >= composition.epsilon_of(((step(2.871), STEPS),), left)
+    charged = composition.total_variation(((step(1.0, total_variation=tau), 7),))
     assert math.nextafter(charged, 0) < 7 * Fraction(tau) <= charged  # rounded up, and once
     hopeless = step(2.871, total_variation=DELTA)
-    assert gaussian.epsilon(((hopeless, 1),), DELTA) == math.inf
+    assert composition.epsilon_of(((hopeless, 1),), DELTA) == math.inf
     silent = SampledGaussianEvent(GaussianEvent(1.0, 0, total_variation=DELTA), 10, 1)
-    assert gaussian.epsilon(((silent, 1),), DELTA) == math.inf
+    assert composition.epsilon_of(((silent, 1),), DELTA) == math.inf
 
 
 some_event = st.one_of(
@@ -206,19 +212,19 @@ some_event = st.one_of(
 @given(st.lists(st.tuples(some_event, st.integers(0, 3)), max_size=4).map(tuple),
        st.tuples(some_event, st.integers(1, 2)), st.floats(1e-9, 1e-3))
 def test_never_falls_with_an_event_or_a_smaller_delta(events, more, delta):
-    before = gaussian.epsilon(events, delta)
-    assert gaussian.epsilon((*events, more), delta) >= before * (1 - 1e-8)
-    assert gaussian.epsilon(events, delta / 2) >= before * (1 - 1e-8)
+    before = composition.epsilon_of(events, delta)
+    assert composition.epsilon_of((*events, more), delta) >= before * (1 - 1e-8)
+    assert composition.epsilon_of(events, delta / 2) >= before * (1 - 1e-8)
 
 
 def test_a_curve_is_computed_once():
     event = step(3.125)
     max_steps(event, 10, DELTA, spent=((event, 17),))
-    misses = sampling._one.cache_info().misses
+    misses = composition._one.cache_info().misses
     assert max_steps(event, 10, DELTA) > 0
-    assert sampling._one.cache_info().misses == misses
+    assert composition._one.cache_info().misses == misses
     with pytest.raises(ValueError, match="read-only"):
-        sampling._one(1 / UNITS, 32 / 3.125**2)[0] = 0
+        composition._one(1 / UNITS, 32 / 3.125**2)[0] = 0
 
 
 def test_in_a_ledger_and_a_statement(tmp_path):
@@ -231,7 +237,7 @@ def test_in_a_ledger_and_a_statement(tmp_path):
     path = tmp_path / "ledger.jsonl"
     with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as book:
         book.reserve(((event, STEPS),), STEPS)
-        assert book.epsilon() == gaussian.epsilon(((event, STEPS),), DELTA)
+        assert book.epsilon() == composition.epsilon_of(((event, STEPS),), DELTA)
     assert ledger.account(ledger.read(path)).spent() == ((event, STEPS),)
 
 

@@ -9,8 +9,8 @@ from scipy.special import ndtr
 
 from dpgen_jax.accountant import pate
 from dpgen_jax.accountant import smooth_sensitivity as ss
-from dpgen_jax.accountant.pate_curve import Curve
-from dpgen_jax.accountant.pate_votes import IDEAL, ROUNDED
+from dpgen_jax.accountant.pate import IDEAL, ROUNDED
+from dpgen_jax.accountant.smooth_sensitivity import Curve
 from dpgen_jax.core.errors import UserError
 
 

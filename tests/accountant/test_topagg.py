@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import erf, ndtr
 
-from dpgen_jax.accountant.pate_laplace import renyi_of_laws
-from dpgen_jax.accountant.pate_votes import IDEAL
-from dpgen_jax.accountant.topagg import TopAgg
+from dpgen_jax.accountant.pate import IDEAL, TopAgg, renyi_of_laws
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.threshold import Threshold
-from dpgen_jax.aggregation.topagg import TopAggMechanism
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.topagg import Threshold, TopAggMechanism, TopKSign
 from dpgen_jax.core.types import UserError
 
 UNITS, SIGMA, BETA, DRAWS = 12, 5.0, 0.4, 100_000

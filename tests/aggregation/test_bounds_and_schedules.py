@@ -10,20 +10,21 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
     SampledGaussianEvent,
 )
+from dpgen_jax.aggregation.bound import FewRows, Unbounded
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
-from dpgen_jax.aggregation.few_rows import FewRows
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.levels import KLevels
+from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.plain import Unbounded
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
-from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.moments import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PoissonSampling,
+    PublishedSampling,
+    RoundRobin,
+)
+from dpgen_jax.aggregation.teacher_votes import LabelMechanism, LabelVotes, Majority, OneHot
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
 

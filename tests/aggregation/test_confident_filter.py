@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_confident_gnmax import queries
 
-from dpgen_jax.accountant import gaussian, gdp
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.accountant import composition
 from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ def paths(mechanism, epsilon=1.0, delta=1e-5):
     patterns += [lambda i: False, lambda i: i < 20, lambda i: i >= 20, lambda i: i >= 100]
     for pattern in patterns:
         steps = answered = 0
-        while gaussian.epsilon((*mechanism._events(steps * queries, answered),
-                                *mechanism.events(1)), delta) <= epsilon:
+        while composition.epsilon_of((*mechanism._events(steps * queries, answered),
+                                      *mechanism.events(1)), delta) <= epsilon:
             answered += queries * pattern(steps)
             steps += 1
         yield (steps * queries / test.sigma**2 + 2 * answered / answer.sigma**2,
@@ -53,7 +53,7 @@ def check_filter(mechanism):
     ends = np.array(list(paths(mechanism)))
     mu, tau = math.sqrt(ends[:, 0].max()), ends[:, 1].max()
     assert ends[:, 1].max() > 2 * ends[:, 1].min() > 0, "the adversary changes nothing"
-    assert gdp.exact_epsilon(mu, tau, 1e-5) <= 1
+    assert composition.exact_epsilon(mu, tau, 1e-5) <= 1
 
 
 COARSE = {"noise": Coarse(60.0), "test_noise": Coarse(150.0), "n_units": 400}

@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import release
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, thresholds
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.core.types import Private, UserError
 
 

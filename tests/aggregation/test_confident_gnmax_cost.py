@@ -12,10 +12,10 @@ import pytest
 from scipy.stats import norm
 from test_confident_gnmax import PRESET, SILENT, SMALL, queries
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
 
@@ -39,12 +39,12 @@ def check_events(mechanism):
     answer = of_counts / mechanism.noise.sigma**2
     per_step = mechanism.queries
     for steps in (1, 7):
-        assert gaussian.mu_squared(mechanism.events(steps)) == pytest.approx(
+        assert composition.mu_squared(mechanism.events(steps)) == pytest.approx(
             steps * per_step * (test + answer), rel=1e-12)
         for share in (0, 0.3, 1):
             answered = np.random.default_rng(steps).random((steps, per_step)) < share
             settled = mechanism.actual_charge(answered.astype(np.int32), ())
-            assert gaussian.mu_squared(settled) == pytest.approx(
+            assert composition.mu_squared(settled) == pytest.approx(
                 steps * per_step * test + answered.sum() * answer, rel=1e-12)
             allowed = dict(mechanism.events(steps))
             assert all(count <= allowed[event] for event, count in settled)
@@ -105,10 +105,10 @@ UNANSWERED = 150 / 3000**2
 
 
 def test_epsilon_1_allows_226_steps_of_the_preset():
-    assert gaussian.mu_squared(PRESET.events(1)) == pytest.approx(STEP, rel=1e-14)
+    assert composition.mu_squared(PRESET.events(1)) == pytest.approx(STEP, rel=1e-14)
     assert by_hand(226 * STEP, 1) <= 1e-5 < by_hand(227 * STEP, 1)
-    assert gaussian.epsilon(PRESET.events(226), 1e-5) <= 1
-    assert gaussian.epsilon(PRESET.events(227), 1e-5) > 1
+    assert composition.epsilon_of(PRESET.events(226), 1e-5) <= 1
+    assert composition.epsilon_of(PRESET.events(227), 1e-5) > 1
 
 
 def test_what_a_statement_says():
@@ -125,10 +125,10 @@ def test_what_a_statement_says():
 
 
 def test_no_noise_is_never_private():
-    assert gaussian.epsilon(SILENT.events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(SILENT.events(1), 1e-5) == math.inf
     nothing = SILENT.actual_charge(np.zeros((1, 2, 3), np.int32), ())
     assert isinstance(nothing[0][0], NonPrivateEvent)
-    assert gaussian.epsilon(nothing, 1e-5) == math.inf
+    assert composition.epsilon_of(nothing, 1e-5) == math.inf
 
 
 # The filter: charged by what was answered, stopped before the worst case exceeds the budget.
@@ -159,7 +159,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
 
     def check(state, metrics):
         tests, answers = np.sum(met, 0)
-        spent = gaussian.mu_squared(ledger.spent())
+        spent = composition.mu_squared(ledger.spent())
         assert spent == pytest.approx(tests / 3000**2 + 2 * answers / 1000**2, rel=1e-12)
         assert ledger.epsilon() <= ledger.target and len(met) == state.step
 
@@ -178,7 +178,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
 def test_no_pattern_of_answers_exceeds_the_budget(tmp_path, monkeypatch, name):
     steps, spent, met = simulate(tmp_path / "ledger", monkeypatch, PATTERNS[name])
     assert by_hand(met, 1) <= 1e-5 < by_hand(met + STEP, 1)  # all that can be spent is
-    assert gaussian.epsilon(spent, 1e-5) <= 1
+    assert composition.epsilon_of(spent, 1e-5) <= 1
     assert steps == 226 if name == "all" else steps > 226
     if name == "none":
         assert steps == next(n for n in range(4000, 5000)

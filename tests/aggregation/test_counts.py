@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.counts import (
+from dpgen_jax.aggregation.moments import (
     MOST_CELLS,
-    MOST_LEVELS,
+    MOST_COUNT_LEVELS,
     CellVotes,
     NonNegativeL2,
     count_levels,
@@ -24,7 +24,7 @@ ADDED = jax.jit(lambda bound, m: bound.added(
     jax.vmap(lambda row: bound.compact(None, row[None]))(m)), static_argnums=0)
 SIZES = (3, 2, 4)
 CELLS = CellVotes(3, sum(SIZES), 3)
-GRID = NonNegativeL2(300, MOST_LEVELS, 300)
+GRID = NonNegativeL2(300, MOST_COUNT_LEVELS, 300)
 
 
 def furthest(rows) -> int:
@@ -77,7 +77,7 @@ def test_without_the_check_a_record_would_move_more(monkeypatch):
 
 
 def test_rows_on_a_grid_stay_within_the_bound_and_lose_nothing(rng):
-    m = NonNegativeL2(300, MOST_LEVELS, 4)
+    m = NonNegativeL2(300, MOST_COUNT_LEVELS, 4)
     rows = [np.full(300, v) for v in (0, 1, -1, 1e18, 1e30, 1e-40, 300**-0.5, math.nan)]
     rows += [scale * rng.normal(size=300) for scale in (1e-3, 0.05, 1, 1e6)]
     few = np.zeros((2, 300))
@@ -121,6 +121,6 @@ def test_bounds_that_are_not_proven_are_refused(bad):
 
 
 def test_levels_leave_room_for_the_noise_and_the_sum():
-    assert count_levels(0.0, 100) == count_levels(1.0, 100) == MOST_LEVELS
+    assert count_levels(0.0, 100) == count_levels(1.0, 100) == MOST_COUNT_LEVELS
     assert math.sqrt(2) * 300 * count_levels(300.0, 100) <= 65536
     assert count_levels(1.0, 10**7) * 10**7 < 2**31

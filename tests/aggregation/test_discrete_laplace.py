@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpgen_jax.aggregation import discrete_laplace
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.discrete_laplace import (
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.single_releases import (
     Coins,
     class_counts,
     class_counts_event,
     class_prior,
-    sample,
-    scale_for,
+    laplace_scale_for,
+    sample_discrete_laplace,
 )
 from dpgen_jax.core.types import Private, UserError
 
@@ -42,7 +42,7 @@ def p_value(samples, scale):
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(5, 2), Fraction(3, 7), Fraction(20)])
 def test_draws_follow_the_law(scale):
-    samples = np.array(sample(scale, 20_000, SeededBits(7)))
+    samples = np.array(sample_discrete_laplace(scale, 20_000, SeededBits(7)))
     assert p_value(samples, float(scale)) > ALPHA
     # a scale that is halved, or a tenth off, would show
     assert p_value(samples, float(scale) / 2) < ALPHA and p_value(samples, 2 * float(scale)) < ALPHA
@@ -108,7 +108,7 @@ def test_a_coin_of_exp_minus_is_exact(quotient):
 def test_the_law_is_exact(scale):
     """All sequences of choices, with their exact probabilities."""
     t, s = scale.numerator, scale.denominator
-    decided, left = enumerated(lambda made: discrete_laplace._draw(t, s, ExactChoices(made)), 2e-7)
+    decided, left = enumerated(lambda made: single_releases._draw(t, s, ExactChoices(made)), 2e-7)
 
     def fits(scale):
         return all(share - 1e-12 <= law(x, scale) <= share + left + 1e-12
@@ -130,13 +130,13 @@ def test_uniform_numbers_use_every_bit_once():
 
 
 def test_epsilon_is_the_decimal_number_it_prints_as():
-    assert scale_for(0.01, 2) == 200 and scale_for(0.01, 1) == 100
-    assert scale_for(np.float64(0.3), 1) == Fraction(10, 3) and scale_for(1, 2) == 2
+    assert laplace_scale_for(0.01, 2) == 200 and laplace_scale_for(0.01, 1) == 100
+    assert laplace_scale_for(np.float64(0.3), 1) == Fraction(10, 3) and laplace_scale_for(1, 2) == 2
     for epsilon in (0, -1, math.inf, math.nan):
         with pytest.raises(UserError, match="epsilon"):
-            scale_for(epsilon, 2)
+            laplace_scale_for(epsilon, 2)
     with pytest.raises(UserError, match="scale"):
-        sample(Fraction(0), 1, OsBits())
+        sample_discrete_laplace(Fraction(0), 1, OsBits())
 
 
 # class counts
@@ -150,7 +150,7 @@ def muted(monkeypatch):
         scales.append(scale)
         return [0] * draws
 
-    monkeypatch.setattr(discrete_laplace, "sample", zeros)
+    monkeypatch.setattr(single_releases, "sample_discrete_laplace", zeros)
     return scales
 
 
@@ -176,7 +176,7 @@ def test_what_is_released_is_epsilon_private(classes):
     """Exact ratios of what is released, from the law of the noise that is drawn."""
     epsilon, n = 0.5, 2
     coordinates = [1] if classes == 2 else range(classes)
-    scale = float(scale_for(epsilon, 1 if classes == 2 else 2))
+    scale = float(laplace_scale_for(epsilon, 1 if classes == 2 else 2))
 
     def probability(y, released):
         return math.prod(law(k - sum(1 for v in y if v == c), scale)

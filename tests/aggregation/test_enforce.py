@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import test_battery
 
-from dpgen_jax.aggregation.enforce import enforce
+from dpgen_jax.aggregation.bound import enforce
 
 ONE_CHECK, NO_CHECK = [[], 1], [["compare"], 0]
 

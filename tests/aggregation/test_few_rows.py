@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.few_rows import FewRows
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.teacher_votes import OneHot
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.audit.pairs import opposites
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.histogram import HistogramMean, OneHot, bin_votes
 from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.teacher_votes import HistogramMean, OneHot, bin_votes
 from dpgen_jax.core.types import UserError
 
 VOTES = jax.jit(bin_votes, static_argnums=(1, 2))

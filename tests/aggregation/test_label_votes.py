@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.accountant import gaussian
-from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.accountant import composition
 from dpgen_jax.aggregation.mechanism import SumMechanism, release
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.teacher_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.core.types import Private, UserError
 
 KEY = jax.random.key(0)
@@ -92,15 +91,15 @@ def test_gaussian_noise_is_charged_for_the_step_and_laplace_noise_for_every_vote
 @pytest.mark.parametrize("scale", [30.0, 400.0])
 def test_laplace_votes_cost_no_more_than_pure_composition(scale):
     """3 votes a step, each 1 / scale: basic composition, a bound that needs no accountant."""
-    spent = gaussian.epsilon(mechanism(DiscreteLaplace(scale)).events(20), 1e-5)
+    spent = composition.epsilon_of(mechanism(DiscreteLaplace(scale)).events(20), 1e-5)
     assert 0 < spent <= 60 / scale + 1e-9
     # and no less than Gaussian noise of the same Fisher information, to which it converges
-    ideal = gaussian.epsilon(mechanism(RoundedGaussian(scale)).events(20), 1e-5)
+    ideal = composition.epsilon_of(mechanism(RoundedGaussian(scale)).events(20), 1e-5)
     assert spent > 0.5 * ideal
 
 
 def test_without_noise_epsilon_is_infinite():
-    assert gaussian.epsilon(mechanism(NoNoise()).events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(mechanism(NoNoise()).events(1), 1e-5) == math.inf
 
 
 @pytest.mark.parametrize("rows", [0, -1])

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from dpgen_jax.accountant.events import LaplaceEvent
-from dpgen_jax.aggregation.laplace import DiscreteLaplace, thresholds
+from dpgen_jax.aggregation.noise import DiscreteLaplace, laplace_thresholds
 from dpgen_jax.core.types import UserError
 
 ALPHA = 1e-6
@@ -70,7 +70,7 @@ def test_a_wrong_law_is_caught(mutant):
 def test_thresholds_are_the_odds_of_the_digits(scale):
     """The odds of digit i are those of the numbers that have it: r^(2^i)."""
     noise = DiscreteLaplace(scale)
-    for i, threshold in enumerate(thresholds(scale, noise.digits)):
+    for i, threshold in enumerate(laplace_thresholds(scale, noise.digits)):
         with mpmath.workprec(400):
             odds = mpmath.exp(-mpmath.mpf(2**i) / mpmath.mpf(scale))
             assert abs(mpmath.ldexp(odds / (1 + odds), 96) - threshold) <= 0.5
@@ -82,7 +82,7 @@ def test_thresholds_are_the_odds_of_the_digits(scale):
 def test_digits_are_ones_below_their_threshold(scale):
     """Words on, one below and one above each threshold; all zeros and all ones."""
     noise = DiscreteLaplace(scale)
-    table = thresholds(scale, noise.digits)
+    table = laplace_thresholds(scale, noise.digits)
     for step, expected in ((-1, 1), (0, 0), (1, 0)):
         words = np.zeros((noise.digits, 2, noise.digits, 3), np.uint32)
         words[...] = 0xFFFFFFFF  # other digits are 0
@@ -103,7 +103,7 @@ def test_digits_are_ones_below_their_threshold(scale):
 def test_total_variation_bounds_the_distance_of_the_drawn_law(scale):
     """The distance of one geometric number, summed in exact arithmetic; a draw has two of them."""
     noise = DiscreteLaplace(scale)
-    table = thresholds(scale, noise.digits)
+    table = laplace_thresholds(scale, noise.digits)
     with mpmath.workprec(400):
         masses = [mpmath.mpf(1)]
         for threshold in table[::-1]:  # the highest digit first: numbers in order

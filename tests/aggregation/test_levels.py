@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation import hadamard
+from dpgen_jax.aggregation import compression
 from dpgen_jax.aggregation.clip import GridMean
-from dpgen_jax.aggregation.levels import KLevels
+from dpgen_jax.aggregation.compression import KLevels
 from dpgen_jax.core.types import UserError
 
 DRAWS = 50_000
@@ -100,10 +100,10 @@ def test_rotated_rows_are_hardly_ever_dropped_and_their_mean_is_their_direction(
     rows = np.concatenate([np.tile(np.eye(784)[:1], (700, 1)), np.ones((700, 784)),
                            np.tile(rng.normal(size=(1, 784)), (700, 1))]).astype(np.float32)
     bound = KLevels(levels, 1024, len(rows))
-    signs = hadamard.signs(jax.random.key(3), *rows.shape)
-    entries = PROJECT(bound, jax.random.key(4), hadamard.rotate(signs, rows))
+    signs = compression.random_signs(jax.random.key(3), *rows.shape)
+    entries = PROJECT(bound, jax.random.key(4), compression.rotate(signs, rows))
     assert np.mean(~np.any(entries, 1)) < 1e-3
-    back = np.asarray(hadamard.unrotate(signs, GridMean(bound.grid)(entries, 1), 784))
+    back = np.asarray(compression.unrotate(signs, GridMean(bound.grid)(entries, 1), 784))
     along = (back * rows).sum(1) / np.linalg.norm(rows, axis=1)
     assert np.abs(along.reshape(3, -1).mean(1) - 1).max() < 0.06  # a few rows are stopped early
 

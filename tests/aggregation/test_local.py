@@ -8,22 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planted import toy as adversary
 from scipy import stats
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.clip import GridMean, RowL2
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import release
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.sampling import FixedSizeSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.mechanism import LocalMechanism, release
+from dpgen_jax.aggregation.noise import NoNoise, OsBits, RoundedGaussian, SeededBits
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PublishedSampling,
+    RoundRobin,
+)
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 CLIENTS, GROUPS = 5, 2
 SIGMA = 6.0
@@ -177,7 +179,7 @@ def test_two_messages_are_no_further_apart_than_is_charged():
 
 def test_no_noise_is_never_private():
     assert mechanism(noise=NoNoise()).events(2)[0][0] == NonPrivateEvent()
-    assert gaussian.epsilon(mechanism(noise=NoNoise()).events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(mechanism(noise=NoNoise()).events(1), 1e-5) == math.inf
 
 
 # The stacked run.

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
-from dpgen_jax.aggregation.bits import draw_bits
+from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.counts import NonNegativeL2
-from dpgen_jax.aggregation.few_rows import FewRows
-from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.label_votes import LabelVotes
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.levels import KLevels
+from dpgen_jax.aggregation.compression import KLevels
 from dpgen_jax.aggregation.mechanism import SumMechanism, check_range, release
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.moments import NonNegativeL2
+from dpgen_jax.aggregation.noise import (
+    DiscreteLaplace,
+    NoNoise,
+    RoundedGaussian,
+    draw_bits,
+    thresholds,
+)
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.threshold import Mean, Threshold
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.teacher_votes import LabelVotes, OneHot
+from dpgen_jax.aggregation.topagg import Mean, Threshold, TopKSign
 from dpgen_jax.core.types import Private, UserError
 
 SHAPE = (15, 784)

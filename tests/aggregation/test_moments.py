@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
-from dpgen_jax.aggregation.moment_sums import SHIFT
-from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.moments import SHIFT, Moments, PhaseShares, alike
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
 

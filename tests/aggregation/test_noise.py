@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpgen_jax.aggregation.bits import OsBits, SeededBits, draw_bits
-from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, distance, draw_one
+from dpgen_jax.aggregation.noise import (
+    NoNoise,
+    OsBits,
+    RoundedGaussian,
+    SeededBits,
+    distance,
+    draw_bits,
+    draw_one,
+    thresholds,
+)
 
 ALPHA = 1e-6
 SIGMAS = [0.3, 1.0, 20.0, 63.9, 64.0, 800.0, 5000.0, 65536.0]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
+from dpgen_jax.aggregation.topagg import dimension_topk, norm_topk
 
 D = 9
 BY_NORM = jax.jit(norm_topk)

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.clip import GradientL2
-from dpgen_jax.aggregation.sampling import OVERFLOW, PoissonSampling
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.schedule import OVERFLOW, PoissonSampling
 from dpgen_jax.core.types import UserError
 
 DRAW = PoissonSampling(40, 5)

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from dpgen_jax.aggregation import projection
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import OneHot
+from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 
 ROWS, DIMENSION, PROJECTED = 2, 6, 3
 
@@ -20,14 +19,15 @@ ROWS, DIMENSION, PROJECTED = 2, 6, 3
 @functools.cache
 def draws():
     """Matrices [20000, B, k, D], each time of another key."""
-    one = functools.partial(projection.matrices, rows=ROWS, dimension=DIMENSION,
+    one = functools.partial(teacher_votes.projection_matrices, rows=ROWS, dimension=DIMENSION,
                             projected=PROJECTED)
     return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 20_000))
 
 
 def test_the_mean_of_what_comes_back_is_the_gradient(rng):
     gradients = rng.normal(size=(ROWS, DIMENSION)).astype(np.float32)
-    back = jax.vmap(lambda m: projection.reconstruct(m, projection.project(m, gradients)))(draws())
+    back = jax.vmap(lambda m: teacher_votes.reconstruct(m, teacher_votes.project(m, gradients)))(
+        draws())
     # The variance of entry i is (|x|^2 + x_i^2) / k.
     variance = ((gradients**2).sum(1, keepdims=True) + gradients**2) / PROJECTED
     error = np.abs(np.mean(back, 0, dtype=float) - gradients) / np.sqrt(variance / len(back))
@@ -48,9 +48,9 @@ def test_matrices_are_normal_and_fresh_for_each_fake_and_key():
 def test_shapes_and_values_are_those_of_the_matrix_products(rng):
     matrices = np.asarray(draws()[0])
     gradients = rng.normal(size=(ROWS, DIMENSION)).astype(np.float32)
-    projected = projection.project(matrices, gradients)
+    projected = teacher_votes.project(matrices, gradients)
     assert projected.shape == (ROWS, PROJECTED)
-    back = projection.reconstruct(matrices, projected)
+    back = teacher_votes.reconstruct(matrices, projected)
     assert back.shape == (ROWS, DIMENSION)
     for row in range(ROWS):
         np.testing.assert_allclose(projected[row], matrices[row] @ gradients[row], rtol=1e-4)
@@ -82,10 +82,10 @@ def test_the_aggregator_is_algorithm_2(rng):
 
     @jax.jit
     def aggregated(gradients, matrices, bits):
-        messages = jax.vmap(projection.project, (None, 0))(matrices, gradients)
+        messages = jax.vmap(teacher_votes.project, (None, 0))(matrices, gradients)
         votes = jax.vmap(lambda m: mechanism.bound.project(None, m))(messages).sum(0)
         outcome = mechanism.decide(votes, bits)
-        return projection.reconstruct(matrices, mechanism.value(outcome)), outcome.answered
+        return teacher_votes.reconstruct(matrices, mechanism.value(outcome)), outcome.answered
 
     sums, answered = aggregated(gradients, matrices, bits)
     assert 0 < int(answered.sum()) < answered.size

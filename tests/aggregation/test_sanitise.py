@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted import toy as adversary
 
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
-from dpgen_jax.aggregation import sanitise
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.noise import RoundedGaussian, draw_one
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits, draw_one
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.core.types import Private, UserError, unseal
-from dpgen_jax.private.votes import Votes
+from dpgen_jax.private.kept_votes import Votes
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 SANITISER = Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0)
 
@@ -43,7 +41,7 @@ def some_votes(bins=4):
 
 def test_totals_are_those_of_the_accountant_and_stay_sealed():
     votes = some_votes()
-    sealed = sanitise.totals(Private(votes), mechanism(), SANITISER, votes.steps)
+    sealed = teacher_votes.sanitised_totals(Private(votes), mechanism(), SANITISER, votes.steps)
     args = (votes.counts, votes.answered, 165, 80.0, 40.0, 8.0)
     total = smooth.total_rdp(*args)
     sensitivity = smooth.smooth_sensitivity(*args, 0.025, 300)
@@ -54,14 +52,14 @@ def test_totals_are_those_of_the_accountant_and_stay_sealed():
 
 def test_where_the_conditions_fail_nothing_is_computed():
     with pytest.raises(UserError, match="C6"):
-        sanitise.totals(Private(some_votes(10)), mechanism(20.0, 10), Sanitiser(
+        teacher_votes.sanitised_totals(Private(some_votes(10)), mechanism(20.0, 10), Sanitiser(
             25.0, 0.01, 10.0, 12.0, 3.0), some_votes(10).steps)
 
 
 def test_votes_that_are_missing_are_refused():
     votes = some_votes()
     with pytest.raises(UserError, match="a bound on all of them"):
-        sanitise.totals(Private(votes), mechanism(), SANITISER, votes.steps + 1)
+        teacher_votes.sanitised_totals(Private(votes), mechanism(), SANITISER, votes.steps + 1)
 
 
 def by_thresholds(sigma, words):
@@ -100,7 +98,7 @@ PLACED = SANITISER.place(0.7, 1e-3, 2.0)
 def test_the_bound_is_the_formula_on_one_draw(seed):
     words = SeededBits(seed).draw((1, 2, 3))[0]
     bits = FixedBits(words)
-    released = sanitise.upper_bound(Private(PLACED), SANITISER, bits)
+    released = teacher_votes.upper_bound(Private(PLACED), SANITISER, bits)
     assert released == by_hand(PLACED, words) > 0.7
     assert bits.requests == [(1, 2, 3)]
     assert released == round(released, 3)
@@ -110,9 +108,9 @@ def test_the_bound_is_the_formula_on_one_draw(seed):
 def test_the_two_noises_are_made_of_bits_of_their_own(draw):
     words = np.zeros((2, 3), np.uint32)
     placed = SANITISER.place(0.7, 1e-2, 2.0)
-    before = sanitise.upper_bound(Private(placed), SANITISER, FixedBits(words))
+    before = teacher_votes.upper_bound(Private(placed), SANITISER, FixedBits(words))
     words[draw] = [2**30 + 2**29, 0, 0]
-    after = sanitise.upper_bound(Private(placed), SANITISER, FixedBits(words))
+    after = teacher_votes.upper_bound(Private(placed), SANITISER, FixedBits(words))
     assert after == by_hand(placed, words) > before + 0.01
 
 
@@ -130,7 +128,7 @@ def check_whole_steps(monkeypatch, upper_bound):
 
 
 def test_noise_is_added_to_whole_steps_of_a_public_grid(monkeypatch):
-    check_whole_steps(monkeypatch, sanitise.upper_bound)
+    check_whole_steps(monkeypatch, teacher_votes.upper_bound)
 
 
 def test_a_private_multiple_of_a_draw_is_caught(monkeypatch):
@@ -147,7 +145,7 @@ def test_a_private_multiple_of_a_draw_is_caught(monkeypatch):
 
 
 def test_what_it_costs_is_stated():
-    event = sanitise.event(SANITISER)
+    event = teacher_votes.sanitised_event(SANITISER)
     cost = smooth.gnss_rdp(0.025, 10.0, 8.0) + 8 / (2 * 12.0**2)
     assert event.rdp == SANITISER.rdp() == pytest.approx(cost, rel=1e-12)
     # of one draw of each noise, the first as large as it can be: 10 times 2^20 + 2 steps

@@ -10,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.sampling import FixedSizeSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PublishedSampling,
+    RoundRobin,
+)
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import UserError
 
 VISIT = GaussianEvent(30.0, 4 * 32, 0.5, 1e-9)
@@ -193,7 +197,7 @@ def test_the_published_draw_is_uniform_and_costs_everything():
     assert PUBLISHED.expected_answers(10) == 1 and PUBLISHED.participation(None, 10, 0, 5) is None
     event = PUBLISHED.event(VISIT, None)
     assert isinstance(event, NonPrivateEvent) and PUBLISHED.max_participations(3) == 3
-    assert gaussian.epsilon(((event, 1),), 1e-5) == math.inf
+    assert composition.epsilon_of(((event, 1),), 1e-5) == math.inf
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=lambda s: type(s).__name__)

@@ -7,14 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation import discrete_laplace, schema_queries
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.schema_queries import (
-    bounds,
-    bounds_event,
-    categories,
-    categories_event,
-)
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
+from dpgen_jax.aggregation.single_releases import bounds, bounds_event, categories, categories_event
 from dpgen_jax.core.types import Private, UserError
 
 REACH = 14  # of the noise that is enumerated, at scale 1
@@ -29,7 +24,7 @@ def noise(monkeypatch):
         noise_args.update(scale=scale, draws=draws)
         return list(noise_args["next"][:draws])
 
-    monkeypatch.setattr(discrete_laplace, "sample", sample)
+    monkeypatch.setattr(single_releases, "sample_discrete_laplace", sample)
     return noise_args
 
 
@@ -63,16 +58,16 @@ def test_the_histogram_moves_by_two_and_no_more():
     moved = 0
     for rest in ([], [1.0], [1.0, -3.0]):
         for one, other in itertools.product(SPREAD, repeat=2):
-            before, after = (schema_queries._histogram(np.array([*rest, v])) for v in (one, other))
+            before, after = (single_releases._histogram(np.array([*rest, v])) for v in (one, other))
             moved = max(moved, np.abs(before - after).sum())
     assert moved == 2
-    assert schema_queries._histogram(np.array(SPREAD)).sum() == len(SPREAD) - 1  # not the null
+    assert single_releases._histogram(np.array(SPREAD)).sum() == len(SPREAD) - 1  # not the null
 
 
 def test_every_bin_gets_noise_of_scale_two_over_epsilon(noise):
     noise["next"] = [0] * 1000
     bounds(Private(np.ones(100_000)), 0.1, OsBits())
-    assert noise["scale"] == Fraction(20) and noise["draws"] == 2 * len(schema_queries.EDGES) - 1
+    assert noise["scale"] == Fraction(20) and noise["draws"] == 2 * len(single_releases.EDGES) - 1
 
 
 @pytest.mark.parametrize("n", [1000, 5000])
@@ -91,7 +86,7 @@ def test_only_the_noisy_counts_matter(noise, n):
     for _ in range(20):
         one, other = rng.normal(size=n) * rng.lognormal(), rng.lognormal(size=n + 7)
         samples = rng.geometric(0.4, 241) - rng.geometric(0.4, 241)
-        gap = schema_queries._histogram(one) - schema_queries._histogram(other)
+        gap = single_releases._histogram(one) - single_releases._histogram(other)
         outcomes.add(outcome(one, samples))
         assert outcome(one, samples) == outcome(other, samples + gap)
     assert len(outcomes) > 5
@@ -100,9 +95,9 @@ def test_only_the_noisy_counts_matter(noise, n):
 @pytest.mark.slow
 def test_bounds_are_private_on_a_grid_of_three_bins(noise, monkeypatch):
     """All neighbouring data sets of two records on {below, around, above zero, null}."""
-    monkeypatch.setattr(schema_queries, "EDGES", np.array([1.0, 2.0]))
-    monkeypatch.setattr(schema_queries, "FALSE_CORE", 0.5)
-    monkeypatch.setattr(schema_queries, "FALSE_STEP", 0.3)
+    monkeypatch.setattr(single_releases, "EDGES", np.array([1.0, 2.0]))
+    monkeypatch.setattr(single_releases, "FALSE_CORE", 0.5)
+    monkeypatch.setattr(single_releases, "FALSE_STEP", 0.3)
     epsilon, kinds = 2.0, (-1.5, 0.5, 1.5, math.nan)
 
     def worst():
@@ -118,8 +113,8 @@ def test_bounds_are_private_on_a_grid_of_three_bins(noise, monkeypatch):
                    for other, q in laws.items() if set(one) & set(other))
 
     assert worst() < 0.002  # what the noise beyond its reach has not been counted for
-    real = discrete_laplace.scale_for
-    monkeypatch.setattr(discrete_laplace, "scale_for", lambda e, sensitivity: real(e, 1))
+    real = single_releases.laplace_scale_for
+    monkeypatch.setattr(single_releases, "laplace_scale_for", lambda e, sensitivity: real(e, 1))
     assert worst() > 0.02  # the mutant: sensitivity 1
 
 
@@ -207,7 +202,7 @@ def epsilon_delta():
 def test_categories_are_private_and_delta_is_used_well(epsilon_delta, noise):
     """A value that occurs once is shown with chance p(1) = q^(k - 1) / (1 + q): that is delta."""
     q = math.exp(-1)
-    assert schema_queries._threshold(*epsilon_delta) == 4
+    assert single_releases._threshold(*epsilon_delta) == 4
     assert q**3 / (1 + q) <= 0.05 < q**2 / (1 + q)
     worst = worst_delta(*epsilon_delta, noise)
     assert worst == pytest.approx(q**3 / (1 + q), abs=1e-5)
@@ -215,21 +210,21 @@ def test_categories_are_private_and_delta_is_used_well(epsilon_delta, noise):
 
 @pytest.mark.parametrize("threshold", [2, 3], ids=["without the logarithm", "one too low"])
 def test_a_low_threshold_is_caught(epsilon_delta, noise, monkeypatch, threshold):
-    monkeypatch.setattr(schema_queries, "_threshold", lambda *_: threshold)
+    monkeypatch.setattr(single_releases, "_threshold", lambda *_: threshold)
     assert worst_delta(*epsilon_delta, noise, 4) > 0.09
 
 
 def test_sensitivity_one_is_caught(epsilon_delta, noise, monkeypatch):
-    real = discrete_laplace.scale_for
-    monkeypatch.setattr(discrete_laplace, "scale_for", lambda e, sensitivity: real(e, 1))
+    real = single_releases.laplace_scale_for
+    monkeypatch.setattr(single_releases, "laplace_scale_for", lambda e, sensitivity: real(e, 1))
     assert worst_delta(*epsilon_delta, noise) > 0.07
 
 
 def test_where_epsilon_is_smaller_than_delta_it_decides(noise):
     """p(1) <= 1 - e^(-epsilon / 2): hiding what occurs once must not be telling either."""
-    assert schema_queries._threshold(0.02, 0.4) > schema_queries._threshold(2, 0.4)
+    assert single_releases._threshold(0.02, 0.4) > single_releases._threshold(2, 0.4)
     for epsilon, delta in ((0.02, 0.4), (0.1, 1e-6), (1.0, 1e-9), (30.0, 1e-6)):
-        k, q = schema_queries._threshold(epsilon, delta), math.exp(-epsilon / 2)
+        k, q = single_releases._threshold(epsilon, delta), math.exp(-epsilon / 2)
         once = q ** (k - 1) / (1 + q)
         assert once <= min(delta, 1 - q)
         assert k == 2 or q ** (k - 3) / (1 + q) > min(delta, 1 - q) * 0.99

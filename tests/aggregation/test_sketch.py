@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpgen_jax.aggregation import sketch
+from dpgen_jax.aggregation import compression
+from dpgen_jax.aggregation.compression import CountSketch, SketchedSigns
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
-from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits, select_top_k
+from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits, select_top_k
 from dpgen_jax.core.types import UserError
 
 SKETCHES = [CountSketch(5, 16, 60), CountSketch(3, 7, 7), CountSketch(1, 4, 9),
@@ -72,9 +72,9 @@ def test_few_heavy_coordinates_are_recovered_exactly(heavy, seed):
     x = np.zeros((1, 300), np.float32)
     for at, size in heavy.items():
         x[0, at] = size
-    turned = sketch.shuffle(jax.random.key(seed), 1, 300)
-    table = SKETCHES[3].table(sketch.shuffled(turned, x))
-    np.testing.assert_array_equal(sketch.unshuffled(turned, SKETCHES[3].estimates(table)), x)
+    turned = compression.shuffle(jax.random.key(seed), 1, 300)
+    table = SKETCHES[3].table(compression.shuffled(turned, x))
+    np.testing.assert_array_equal(compression.unshuffled(turned, SKETCHES[3].estimates(table)), x)
 
 
 def test_heavy_coordinates_stand_out_of_a_crowd(rng):
@@ -82,9 +82,9 @@ def test_heavy_coordinates_stand_out_of_a_crowd(rng):
     bound = SketchedSigns(TopKSign(20, 50), CountSketch(5, 256, 784))
     x = rng.choice([-1.0, 1.0], (50, 784)).astype(np.float32)
     x[:, 100:120] *= 10
-    turned = sketch.shuffle(jax.random.key(0), 50, 784)
-    table = bound.sketch.table(sketch.shuffled(turned, x))
-    found = np.asarray(sketch.unshuffled(turned, jax.jit(bound.unsketch)(table)))
+    turned = compression.shuffle(jax.random.key(0), 50, 784)
+    table = bound.sketch.table(compression.shuffled(turned, x))
+    found = np.asarray(compression.unshuffled(turned, jax.jit(bound.unsketch)(table)))
     assert ((found != 0).sum(1) == 20).all()
     heavy = found[:, 100:120]
     assert (np.sign(heavy) == np.sign(x[:, 100:120])).mean() > 0.95
@@ -93,10 +93,11 @@ def test_heavy_coordinates_stand_out_of_a_crowd(rng):
 
 def test_a_shuffle_is_undone_and_drawn_anew_for_every_row_and_key(rng):
     x = rng.normal(size=(30, 50)).astype(np.float32)
-    order, signs = turned = sketch.shuffle(jax.random.key(0), 30, 50)
-    np.testing.assert_array_equal(sketch.unshuffled(turned, sketch.shuffled(turned, x)), x)
+    order, signs = turned = compression.shuffle(jax.random.key(0), 30, 50)
+    np.testing.assert_array_equal(compression.unshuffled(turned, compression.shuffled(turned, x)),
+                                  x)
     np.testing.assert_array_equal(np.sort(order, 1), np.tile(np.arange(50), (30, 1)))
-    other = sketch.shuffle(jax.random.key(1), 30, 50)
+    other = compression.shuffle(jax.random.key(1), 30, 50)
     assert len(np.unique(np.concatenate([order, other[0]]), axis=0)) == 60
     assert len(np.unique(np.concatenate([signs, other[1]]), axis=0)) == 60
     assert set(np.unique(signs)) == {-1, 1}
@@ -114,8 +115,8 @@ def test_usual_sketches_are_within_the_bound_whatever_the_vote():
     rng = np.random.default_rng(1)
     block = np.repeat([2.0, 1.0], [200, 584])
     for x in (np.ones((500, 784)), np.tile(block, (500, 1)), rng.normal(size=(500, 784))):
-        turned = sketch.shuffle(jax.random.key(2), 500, 784)
-        table = PROJECT(bound, jax.random.key(3), sketch.shuffled(turned, np.float32(x)))
+        turned = compression.shuffle(jax.random.key(2), 500, 784)
+        table = PROJECT(bound, jax.random.key(3), compression.shuffled(turned, np.float32(x)))
         found = squares(table)
         assert found.max() <= bound.squared_row_norm and (found > 0).mean() > 0.995
         assert found[found > 0].mean() == pytest.approx(600, abs=12)

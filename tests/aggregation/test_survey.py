@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent
-from dpgen_jax.aggregation import survey
-from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.gaussian_table import ONE, thresholds
-from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import ONE, OsBits, RoundedGaussian, thresholds
+from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.types import Private, UserError
 
 SURVEY = Survey(2, 3, RoundedGaussian(3.0), RoundedGaussian(5.0), 1e-4, 8)
@@ -28,7 +26,8 @@ def asked(rows, made=SURVEY):
 
 def test_the_sensitivity_is_what_the_events_say(monkeypatch):
     """Over all replacements of a record, without noise and with a threshold that hides nothing."""
-    monkeypatch.setattr(survey, "_noise", lambda noise, draws, bits: np.zeros(draws, np.int64))
+    monkeypatch.setattr(single_releases, "_noise", lambda noise, draws,
+                        bits: np.zeros(draws, np.int64))
     monkeypatch.setattr(Survey, "threshold", 1)
     records = list(itertools.product(range(3), (0, 2), (-1, 0, 3), (None, "u", "v")))
     others = [(0, 1, 1, "u"), (2, 2, 0, "v")]

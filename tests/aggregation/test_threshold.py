@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.threshold import Mean, Threshold, mean_decode, threshold_decode
+from dpgen_jax.aggregation.topagg import Mean, Threshold, mean_decode, threshold_decode
 
 
 @pytest.mark.parametrize("beta,n_units", [("0.7", 4000), ("0.2", 4000), ("0.07", 100), ("0.5", 7),

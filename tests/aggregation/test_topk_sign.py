@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits, select_top_k, topk_sign
+from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits, select_top_k, topk_sign
 
 TINY = np.finfo(np.float32).tiny
 VOTES = jax.jit(topk_sign, static_argnums=(2, 3))

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from planted import toy as adversary
 
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits
-from dpgen_jax.audit import attacks, law, lowered, pairs, statistics
+from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits
+from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import mechanism as audit_mechanism
 from dpgen_jax.audit.findings import ALARM, Findings, Verdict
+from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 SOUND = adversary.mechanism()
@@ -38,7 +39,7 @@ def failing(mechanism, n=2000) -> set[str]:
     attacks.sensitivity(mechanism, worst(mechanism), found, "")
     plain, made = scores(mechanism, n)
     attacks.judge(found, ": noisy sum", plain.events(1), made, "")
-    law.audit(mechanism, 0, found, "")
+    audit_mechanism.audit_law(mechanism, 0, found, "")
     return {finding.check[2:] for finding in found.made if finding.verdict == Verdict.FAILS}
 
 
@@ -54,7 +55,7 @@ def test_a_sound_mechanism_passes_and_most_of_it_is_certified():
 def test_no_alarm_in_200_sound_audits():
     _, made = scores(SOUND, 200 * 200)
     zeros, ones = (side.reshape(200, -1) for side in (made.zeros, made.ones))
-    alarms = statistics.certified_mu(zeros, ones, ALARM)
+    alarms = attacks.certified_mu(zeros, ones, ALARM)
     assert alarms.max() <= lowered.MU and alarms.min() > 0.5
 
 

@@ -7,12 +7,11 @@ import pytest
 import runs
 from planted.planting import replaced
 
-from dpgen_jax.aggregation import bits as sources
+from dpgen_jax.aggregation import noise as sources
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import releases
-from dpgen_jax.core.config import Budget
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.audit.folder import spending
+from dpgen_jax.core.config import Budget, DataOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal", "compiled_once")]
 
@@ -36,8 +35,8 @@ def test_rows_of_a_round_that_share_their_bits_are_found_in_the_folder(tmp_path)
     with replaced(sources, "draw_bits", tiled):
         runs.train(tmp_path / "run", steps=2)
     found, code = verdicts(tmp_path / "run")
-    assert [*found] == [releases.ONCE] and code == 5
-    assert "in round 0" in found[releases.ONCE].detail
+    assert [*found] == [spending.ONCE] and code == 5
+    assert "in round 0" in found[spending.ONCE].detail
 
 
 def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_path):
@@ -49,12 +48,12 @@ def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_pa
     for left in (1, 0):  # a part of them tells nothing of the others
         path.write_text("".join(lines[:left]))
         found, code = verdicts(tmp_path / "run")
-        assert [*found] == [releases.ONCE] and code == 6
-        assert f"of {2 - left} other rounds that were made" in found[releases.ONCE].detail
+        assert [*found] == [spending.ONCE] and code == 6
+        assert f"of {2 - left} other rounds that were made" in found[spending.ONCE].detail
     path.unlink()
     found, code = verdicts(tmp_path / "run")
-    assert [*found] == [releases.ONCE] and code == 6
-    assert "is missing" in found[releases.ONCE].detail
+    assert [*found] == [spending.ONCE] and code == 6
+    assert "is missing" in found[spending.ONCE].detail
 
 
 @pytest.mark.parametrize(("options", "said"), [

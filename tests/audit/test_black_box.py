@@ -8,20 +8,20 @@ import pytest
 import small_datalens
 
 from dpgen_jax import presets
-from dpgen_jax.accountant import gdp
-from dpgen_jax.audit import black_box, both_views, command_line
+from dpgen_jax.accountant import composition
+from dpgen_jax.audit import command_line, training
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.target import Target
+from dpgen_jax.audit.mechanism import Target
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import from_arrays, transform
-from dpgen_jax.evaluation import attacks
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.data import from_arrays
+from dpgen_jax.data.table import transform
+from dpgen_jax.evaluation import membership
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.release.bundle import Release
 
 N, CANARIES = 240, 120
 MU = 0.25
-CURVE = [(gdp.exact_epsilon(MU, 0.0, delta), delta) for delta in (1e-5, *black_box.DELTAS)]
+CURVE = [(composition.exact_epsilon(MU, 0.0, delta), delta) for delta in (1e-5, *training.DELTAS)]
 
 
 def images(seed=0):
@@ -29,12 +29,12 @@ def images(seed=0):
 
 
 def planted(dataset=None, clients=False, canaries=CANARIES, seed=1):
-    return black_box.planted(dataset or images(), canaries, clients, np.random.default_rng(seed))
+    return training.planted(dataset or images(), canaries, clients, np.random.default_rng(seed))
 
 
 def verdicts(made, samples, steps=1):
     found = Findings(lambda line: None)
-    black_box.judge(found, made, samples, CURVE, steps, "toy")
+    training.judge(found, made, samples, CURVE, steps, "toy")
     return {finding.check.rpartition(", ")[2]: finding for finding in found.made}
 
 
@@ -64,8 +64,8 @@ def test_records_that_name_no_client_are_dealt_to_clients(name, preset, fields):
     """By the auditor: of records that a run deals by its key none would be known for a canary's."""
     stated = presets.get(name, preset)[1]
     config = dataclasses.replace(stated.config.with_clients(30), steps=1, **fields)
-    report = black_box.of_dataset(Target(name, stated, config, 1.0, 1e-4), images(), 10,
-                                  lambda line: None)
+    report = training.black_box_of_dataset(Target(name, stated, config, 1.0, 1e-4), images(), 10,
+                                           lambda line: None)
     assert report.exit_code == 0
     assert "10 guesses" in report.findings[0].detail
 
@@ -73,7 +73,7 @@ def test_records_that_name_no_client_are_dealt_to_clients(name, preset, fields):
 def test_rows_of_a_table_stay_rows():
     (x, y), spec = people_table.table(50), people_table.SPEC
     dataset = dataclasses.replace(images(), spec=spec, x_train=x, y_train=y)
-    made = black_box.mixed(dataset, 20, np.random.default_rng(0))
+    made = training.mixed(dataset, 20, np.random.default_rng(0))
     again = transform.encode(spec, transform.decode(spec, made)).astype(np.float32)
     np.testing.assert_array_equal(again, made)
     assert len(np.unique(made, axis=0)) == 20
@@ -84,7 +84,7 @@ def test_the_best_of_all_attacks_has_the_confidence_of_all_together():
     caught = verdicts(made, (made.dataset.x_train, made.dataset.y_train))
     single = [finding.certified for name, finding in caught.items() if "the best" not in name]
     best, = (finding for name, finding in caught.items() if "the best" in name)
-    assert len(single) == len(attacks.ATTACKS)
+    assert len(single) == len(membership.ATTACKS)
     assert 0 < best.certified < max(single) and best.verdict == Verdict.FAILS
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_attacked_is_said(words, said, monkeypatch):
 def test_a_whole_run_is_attacked(monkeypatch):
     """And a fault that no released sum shows: the release repeats a part of its records."""
     made = planted()
-    monkeypatch.setattr(black_box, "planted", lambda *args: made)
+    monkeypatch.setattr(training, "planted", lambda *args: made)
     name, preset = presets.get("dpmerf")
     config = type(preset.config)(features=20, generator_steps=3)
 
@@ -127,13 +127,14 @@ def test_a_whole_run_is_attacked(monkeypatch):
         return attack(Target("dpmerf", preset, config, 1.0, 1e-4), images(), CANARIES,
                       lambda line: None)
 
-    both = report(both_views.of_dataset)
+    both = report(training.both_views_of_dataset)
     assert both.exit_code == 0
     measured = [finding for finding in both.findings if finding.measure.startswith("epsilon")]
-    assert [finding.claimed <= 1.0 for finding in measured] == [True] * (2 + len(attacks.ATTACKS))
+    assert [finding.claimed <= 1.0 for finding in measured] == [True] * (2
+                                                                         + len(membership.ATTACKS))
     assert (f"epsilon at delta 0.0001: claimed 1, certified {measured[0].certified:.3g} from every "
             f"released value and {measured[-1].certified:.3g} from samples alone"
             ) in both.last_line
     monkeypatch.setattr(Release, "encoded", lambda self, n, seed: (
         made.dataset.x_train[:200], made.dataset.y_train[:200]))
-    assert report(black_box.of_dataset).exit_code == 5
+    assert report(training.black_box_of_dataset).exit_code == 5

@@ -10,16 +10,12 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.clip import GradientL2
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moment_sums import SHIFT
-from dpgen_jax.aggregation.moments import Moments
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.mechanism import LocalMechanism, SumMechanism
+from dpgen_jax.aggregation.moments import SHIFT, Moments
+from dpgen_jax.aggregation.noise import OsBits, RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.audit import canaries, lowered
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.core.terms import Unit

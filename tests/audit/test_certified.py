@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpgen_jax.accountant import gdp
-from dpgen_jax.audit import one_run, statistics
+from dpgen_jax.accountant import composition
+from dpgen_jax.audit import attacks
+from dpgen_jax.audit import canaries as audit_canaries
 
 REPEATS = 1000
 ALPHA = 0.05
@@ -25,16 +26,16 @@ def gaussian_scores(mu, n=400):
 
 @pytest.mark.parametrize("mu", [0.02, 1.0, 3.0])
 def test_mu_is_covered_and_most_of_it_is_certified(mu):
-    found = statistics.certified_mu(*gaussian_scores(mu), ALPHA)
+    found = attacks.certified_mu(*gaussian_scores(mu), ALPHA)
     assert found.shape == (REPEATS,) and (found > mu).sum() <= MISSES
     assert np.median(found) > {0.02: -1, 1.0: 0.5, 3.0: 2.4}[mu]
 
 
 def test_epsilon_is_covered_on_either_side():
     zeros, ones = gaussian_scores(2.0)
-    epsilon = gdp.exact_epsilon(2.0, 0.0, 0.05)
+    epsilon = composition.exact_epsilon(2.0, 0.0, 0.05)
     for pair in ((zeros, ones), (-ones, -zeros)):
-        found = statistics.certified_epsilon(*pair, 0.05, ALPHA)
+        found = attacks.certified_epsilon(*pair, 0.05, ALPHA)
         assert (found > epsilon).sum() <= MISSES
         assert np.median(found) > 0.4 * epsilon
 
@@ -42,12 +43,12 @@ def test_epsilon_is_covered_on_either_side():
 def test_a_threshold_that_is_chosen_where_it_is_judged_misses_too_often(monkeypatch):
     """The planted fault: of sums that are the same, the luckiest threshold certifies something."""
     zeros, ones = gaussian_scores(0.0, 60)
-    sound = (statistics.certified_mu(zeros, ones, 0.4) > 0).sum()
+    sound = (attacks.certified_mu(zeros, ones, 0.4) > 0).sum()
     assert sound <= 450
     tried = np.linspace(-2, 2, 81)[:, None, None]
-    false_positives = statistics.above((zeros > tried).sum(-1), 60, 0.2)
-    false_negatives = statistics.above((ones <= tried).sum(-1), 60, 0.2)
-    lucky = statistics.mu_of(false_positives, false_negatives).max(0)
+    false_positives = attacks.above((zeros > tried).sum(-1), 60, 0.2)
+    false_negatives = attacks.above((ones <= tried).sum(-1), 60, 0.2)
+    lucky = attacks.mu_of(false_positives, false_negatives).max(0)
     assert (lucky > 0).sum() > 3 * max(1, sound)
 
 
@@ -57,7 +58,8 @@ def test_one_run_covers_mu(canaries, mu):
     from scipy.stats import binom
 
     right = np.arange(canaries // 2, canaries + 1)
-    found = np.array([one_run.certified_mu(canaries, canaries, int(v), ALPHA) for v in right])
+    found = np.array([audit_canaries.certified_mu(canaries, canaries, int(v), ALPHA)
+                      for v in right])
     assert binom.pmf(right, canaries, ndtr(mu / 2))[found > mu].sum() <= ALPHA
     assert found[-1] > mu / 2 and (np.diff(found) >= 0).all()
 
@@ -68,7 +70,7 @@ def test_one_run_covers_epsilon_and_reaches_it():
 
     canaries, epsilon = 400, 1.0
     right = np.arange(canaries // 2, canaries + 1)
-    found = np.array([one_run.certified_epsilon(canaries, canaries, int(v), 0.0, ALPHA)
+    found = np.array([audit_canaries.certified_epsilon(canaries, canaries, int(v), 0.0, ALPHA)
                       for v in right])
     law = binom.pmf(right, canaries, 1 / (1 + math.exp(-epsilon)))
     assert 0.02 < law[found > epsilon].sum() <= ALPHA
@@ -80,11 +82,11 @@ def test_guesses_that_are_all_tied_together_are_covered():
     A training that says all coins with a chance of 0.03, and else nothing, is 0.03-TV for each, so
     its (0, delta)-promise with delta 0.03 may not be rejected at 0.02.
     """
-    promise = one_run.of_pairs([(0.0, 0.03)])
-    assert not one_run.rejected(promise, 100, 100, 100, 0.02)
-    assert one_run.rejected(promise, 100, 100, 100, 0.2)
+    promise = audit_canaries.of_pairs([(0.0, 0.03)])
+    assert not audit_canaries.rejected(promise, 100, 100, 100, 0.02)
+    assert audit_canaries.rejected(promise, 100, 100, 100, 0.2)
 
 
 def test_guesses_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="right of"):
-        one_run.rejected(one_run.gaussian(1.0), 10, 11, 5, ALPHA)
+        audit_canaries.rejected(audit_canaries.gaussian(1.0), 10, 11, 5, ALPHA)

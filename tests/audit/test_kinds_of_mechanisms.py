@@ -6,16 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planted import toy as adversary
 
-from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.clip import RowL2
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.mechanism import LocalMechanism
+from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.audit import law, lowered
+from dpgen_jax.audit import lowered, mechanism
 from dpgen_jax.core.types import UserError
+from tests.planted import toy as adversary
 
 VOTES = adversary.mechanism()
 CLIENTS = LocalMechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0), n_units=3,
@@ -42,7 +40,7 @@ def test_a_bound_a_schedule_and_a_noise_that_fit_are_those_of_the_mechanism():
 
 
 def test_the_noise_of_clients_is_drawn_through_their_mechanism_and_is_noise_alone():
-    make, shape = law.noise_maker(CLIENTS)
+    make, shape = mechanism.noise_maker(CLIENTS)
     bits = SeededBits(0).draw((1, *shape))[0]
     noise = np.asarray(jax.jit(make)(bits))
     assert shape == CLIENTS.client_bits_shape and noise.any()

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import LaplaceEvent
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.noise import DiscreteLaplace, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.audit import canaries, guesses, one_run
+from dpgen_jax.aggregation.teacher_votes import LabelMechanism, LabelVotes, Majority
+from dpgen_jax.audit import canaries
 from dpgen_jax.audit.findings import ALARM, Findings, Verdict
 from dpgen_jax.core.types import Method, Records
 
@@ -37,7 +36,7 @@ def draws(scale, shape, rng):
 @pytest.mark.parametrize("times", [1, 6, 25])
 def test_the_law_is_the_best_guess_of_many_noisy_counts_and_no_attack_beats_it(times):
     rng, scale, tried = np.random.default_rng(0), 2.5, 40_000
-    law = guesses.Law.of_laplace(LaplaceEvent(scale, 1), times, rng)
+    law = canaries.Law.of_laplace(LaplaceEvent(scale, 1), times, rng)
     coins = rng.integers(0, 2, (tried, 1))
     noised = coins + draws(scale, (tried, times), rng)
     ratio = (np.abs(noised) - np.abs(noised - 1)).sum(1)
@@ -50,22 +49,22 @@ def test_the_law_is_the_best_guess_of_many_noisy_counts_and_no_attack_beats_it(t
 
 def findings(law, coins, ratio, events):
     found = Findings(lambda line: None)
-    guesses.judge(found, law, guesses.Guesses(coins, ratio), events, DELTA, "toy")
+    canaries.judge(found, law, canaries.Guesses(coins, ratio), events, DELTA, "toy")
     return found.made
 
 
 def test_a_bound_covers_the_truth_as_often_as_it_says_and_is_near_it():
     """200 trainings of one release, each canary with a count of its own: no alarm in any."""
     rng, n, event = np.random.default_rng(1), 400, LaplaceEvent(0.8, 1)
-    law, certified = guesses.Law.of_laplace(event, 1, rng), []
-    truth = gaussian.epsilon(((event, 1),), DELTA)
+    law, certified = canaries.Law.of_laplace(event, 1, rng), []
+    truth = composition.epsilon_of(((event, 1),), DELTA)
     for _ in range(200):
         coins = rng.integers(0, 2, n)
         noised = coins + draws(event.scale, n, rng)
         right = int(((np.abs(noised) > np.abs(noised - 1)) == coins).sum())
         assert binom.sf(right - 1, n, law.right) > ALARM
-        assert not one_run.rejected(one_run.of_pairs([(truth, DELTA)]), n, n, right, ALARM)
-        certified.append(one_run.certified_epsilon(n, n, right, DELTA))
+        assert not canaries.rejected(canaries.of_pairs([(truth, DELTA)]), n, n, right, ALARM)
+        certified.append(canaries.certified_epsilon(n, n, right, DELTA))
     made = findings(law, coins, (np.abs(noised) - np.abs(noised - 1)) / event.scale, ((event, 1),))
     assert made[0].claimed == law.right and made[-1].certified == certified[-1]
     assert {finding.verdict for finding in made} == {Verdict.HOLDS}
@@ -97,7 +96,7 @@ def guessed(noise):
 
     ratios = sum(np.asarray(ratio(i, source.draw((1, *seen.bits_shape))[0]))
                  for i in range(ROUNDS))
-    return findings(guesses.Law.of(made, ROUNDS), coins, ratios, mechanism.events(ROUNDS))
+    return findings(canaries.Law.of(made, ROUNDS), coins, ratios, mechanism.events(ROUNDS))
 
 
 @pytest.mark.slow

@@ -7,12 +7,11 @@ import pytest
 
 from dpgen_jax.aggregation.clip import GradientL2
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moment_sums import SHIFT
-from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.moments import SHIFT, Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sampling import PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.audit import attacks, lowered, pairs, places, secret_draws
+from dpgen_jax.aggregation.schedule import FullParticipation, PoissonSampling
+from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import mechanism as audit_mechanism
 from dpgen_jax.audit.findings import Findings, Verdict
 
 COLUMNS, LEVELS = 60, 255
@@ -44,7 +43,7 @@ def best(made, shape):
     (gradients(), (1, COLUMNS), 40), (moments(0), (1, 7), 20), (moments(5), (1, 7), 5)],
     ids=["gradients", "moments", "products"])
 def test_each_trial_moves_entries_of_its_own_as_far_as_it_says(made, shape, fewest):
-    trials = places.found(made, best(made, shape), 10, np.random.default_rng(1))
+    trials = attacks.found_places(made, best(made, shape), 10, np.random.default_rng(1))
     assert trials.count >= fewest and len(set(trials.entries)) == len(trials.entries)
     one, other = trials.totals.reshape(2, -1)[:, trials.entries].astype(float)
     distances = np.bincount(trials.owner, (one - other)**2)
@@ -64,7 +63,7 @@ def verdict(made, check):
     if check == "noisy sum":
         attacks.noisy_sum(made, best(made, (1, COLUMNS)), 60, found, "toy")
     else:
-        secret_draws.audit(made, 0, found, "toy")
+        audit_mechanism.audit_secret_draws(made, 0, found, "toy")
     return found.made
 
 

@@ -9,13 +9,13 @@ import small_datalens
 
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.audit import canaries, guesses, training
+from dpgen_jax.audit import canaries, training
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import dpgan
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.private.layout import Layout
+from dpgen_jax.nets.pair import ConvNet
+from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run.calibrate_config import with_records
 
 N = 400  # of which so many are guessed that chance fails a test once in 10^7 times
@@ -40,9 +40,9 @@ def verdicts(name, fields, noise=RoundedGaussian):
     rng = np.random.default_rng(3)
     made = canaries.chosen(built, [shape], dataset.spec.classes, N, rng)
     found = Findings(lambda line: None)
-    law = guesses.Law.of(made, config.steps)
+    law = canaries.Law.of(made, config.steps)
     guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
-    guesses.judge(found, law, guessed, mechanism.events(config.steps), 1e-5, name)
+    canaries.judge(found, law, guessed, mechanism.events(config.steps), 1e-5, name)
     return found.made
 
 

@@ -4,14 +4,14 @@ import pytest
 import test_data_dependent
 
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder import releases
+from dpgen_jax.audit.folder import spending
 from dpgen_jax.audit.folder.reading import opened
 
 
 def checked(root):
     """The findings about the votes; the folder of the test has no rows of metrics."""
     checks = Findings(lambda line: None)
-    releases.against_releases(opened(root), checks)
+    spending.against_releases(opened(root), checks)
     return [(finding.verdict, finding.detail) for finding in checks.made
             if "metrics.jsonl" not in finding.check]
 

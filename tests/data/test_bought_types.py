@@ -5,9 +5,9 @@ import pytest
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import schema
-from dpgen_jax.data.parsing import Cells
-from dpgen_jax.run.schema_purchase import Price, buy
+from dpgen_jax.data.table import schema
+from dpgen_jax.data.table.parsing import Cells
+from dpgen_jax.run.purchase import Price, buy_entries
 
 ROWS = 4000
 
@@ -21,8 +21,8 @@ def bought(entries, texts, delta=0.0, label="y"):
         name: column for name, column in others.items() if label == "y" or name != "y"}}
     cells = Cells("table", {name: texts if name == "a" else ["0", "1"] * (ROWS // 2)
                             for name in document["columns"]}, [str(i) for i in range(ROWS)])
-    made = buy(document, cells, Price(50.0, delta), "draft",
-               lambda events: charged.extend(events) or events)
+    made = buy_entries(document, cells, Price(50.0, delta), "draft",
+                       lambda events: charged.extend(events) or events)
     return made["columns"]["a"], schema.parse(made, "bought"), charged
 
 
@@ -60,8 +60,8 @@ def test_classes_that_are_bought_keep_their_type():
 def test_an_unknown_type_is_refused_before_anything_is_charged(entries):
     charged = []
     with pytest.raises(UserError, match="dtype is 'int31'; known for such a column"):
-        buy({"columns": {"a": entries}}, Cells("table", {"a": ["1", "2"]}, ["0", "1"]),
-            Price(1.0, 1e-6 * ("categories" in entries)), "draft", charged.append)
+        buy_entries({"columns": {"a": entries}}, Cells("table", {"a": ["1", "2"]}, ["0", "1"]),
+                    Price(1.0, 1e-6 * ("categories" in entries)), "draft", charged.append)
     assert not charged
 
 

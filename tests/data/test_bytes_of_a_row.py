@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dpgen_jax.core import reading
+from dpgen_jax.core import files
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, dialect, load, parsing
-from dpgen_jax.data.dialect import declared
+from dpgen_jax.data import load
+from dpgen_jax.data.table import parsing, schema
+from dpgen_jax.data.table.schema import declared_dialect
 
 KNOWN = sorted({*encodings.aliases.aliases.values(), "utf_8_sig", "idna", "punycode",
                 "unicode_escape", "raw_unicode_escape", "undefined"})
@@ -34,7 +35,7 @@ def accepted(**entries) -> list[str]:
     found = []
     for name in KNOWN:
         try:
-            declared({"encoding": name} | entries)
+            declared_dialect({"encoding": name} | entries)
             found.append(name)
         except UserError as error:
             assert "\n" not in str(error)
@@ -64,12 +65,12 @@ def file_with(spoilt: bytes, place: int, encoding: str) -> bytes:
 @pytest.fixture
 def read(monkeypatch):
     """Reads the rows of a file that lies in memory, since thousands are read."""
-    def inner(data: bytes, how: dialect.Dialect) -> list[tuple[str, ...]]:
-        monkeypatch.setattr(reading, "opened", lambda _: contextlib.nullcontext(io.BytesIO(data)))
-        cells = parsing.joined(list(csv_files.blocks(Path("a.csv"), dialect=how)))
+    def inner(data: bytes, how: schema.Dialect) -> list[tuple[str, ...]]:
+        monkeypatch.setattr(files, "opened", lambda _: contextlib.nullcontext(io.BytesIO(data)))
+        cells = parsing.joined(list(parsing.csv_blocks(Path("a.csv"), dialect=how)))
         return list(zip(*cells.columns.values(), strict=True))
 
-    with reading.limited(1):
+    with files.limited(1):
         yield inner
 
 
@@ -98,7 +99,7 @@ def test_every_encoding_is_replaced_strict_or_refused():
 @pytest.mark.parametrize("encoding", STRICT_ONLY)
 def test_replace_is_refused_where_a_byte_changes_what_follows(encoding):
     with pytest.raises(UserError, match="errors: replace is not for .*; leave errors out"):
-        declared({"encoding": encoding, "errors": "replace"})
+        declared_dialect({"encoding": encoding, "errors": "replace"})
 
 
 def check_many(read, encoding, spoilt, place):
@@ -109,7 +110,7 @@ def check_many(read, encoding, spoilt, place):
              for extra in spoilt]
     data = "x,y,z\n".encode(encoding) + good + b"".join(
         row + encoded("\n", encoding) + good for row in cells)
-    rows = read(data, declared({"encoding": encoding, "errors": "replace"}))
+    rows = read(data, declared_dialect({"encoding": encoding, "errors": "replace"}))
     assert len(rows) == 2 * len(spoilt) + 1
     assert {*rows[::2]} == {("a1", "b1", "c1")}
 
@@ -133,12 +134,12 @@ def test_no_pair_of_bytes_does(read, encoding):
 @pytest.mark.parametrize("place", [0, 2])
 @pytest.mark.parametrize("encoding", [*STRICT_ONLY, "utf_8", "cp1252", "gb18030", "shift_jis"])
 def test_no_byte_of_a_strict_file_changes_another_row(read, encoding, place):
-    how = declared({"encoding": encoding})
+    how = declared_dialect({"encoding": encoding})
     assert others(read, file_with(b"", place, encoding), how) == KEPT
     outcomes = [others(read, file_with(bytes([byte]), place, encoding), how)
                 for byte in range(256)]
     assert all(rows in (None, KEPT) for rows in outcomes) and None in outcomes
-    if encoding.replace("_", "-") in dialect.WIDE:
+    if encoding.replace("_", "-") in schema.WIDE:
         assert not any(outcomes)  # every byte too many is noticed
 
 
@@ -146,7 +147,7 @@ def test_no_byte_of_a_strict_file_changes_another_row(read, encoding, place):
 @pytest.mark.parametrize("place", [0, 2])
 @pytest.mark.parametrize("encoding", STRICT_ONLY)
 def test_no_two_or_three_bytes_of_a_strict_file_do(read, encoding, place):
-    how = declared({"encoding": encoding})
+    how = declared_dialect({"encoding": encoding})
     runs = [*itertools.product(range(256), SECOND), *itertools.product(SECOND, range(256)),
             *itertools.product((0x1b, 0x7e, 0x2b), SECOND, SECOND)]
     for run in runs:
@@ -159,7 +160,7 @@ def test_no_two_or_three_bytes_of_a_strict_file_do(read, encoding, place):
     "\f", "\x1c", "\x85", "\u2028", "\ufeff", " ", "\\", "'", "#"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32-be", "gb18030", "utf-7"])
 def test_signs_of_a_file_are_refused_in_their_row_or_change_it_alone(read, encoding, text):
-    how = declared({"encoding": encoding})
+    how = declared_dialect({"encoding": encoding})
     row = ",".join(ROWS[CHANGED])
     for at in range(len(row) + 1):
         lines = [",".join(cells) for cells in ROWS]
@@ -180,13 +181,13 @@ def test_the_row_is_named_with_the_mend(tmp_path, row, match, last):
     lines[LINE - 1] = row
     (tmp_path / "a.csv").write_bytes("\n".join(lines[:LINE] if last else lines).encode())
     with pytest.raises(UserError, match=match):
-        csv_files.read(tmp_path / "a.csv")
+        parsing.read_csv(tmp_path / "a.csv")
 
 
 def test_lines_that_end_as_those_of_old_macs_are_one_error(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"x,y\r1,2\r3,4\r")
     with pytest.raises(UserError, match=r"line 1: a carriage return .* \(LF or CRLF\)"):
-        csv_files.read(tmp_path / "a.csv")
+        parsing.read_csv(tmp_path / "a.csv")
 
 
 SCHEMA = """\

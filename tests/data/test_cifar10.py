@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import content, load
-from dpgen_jax.data.batches import read_batch
+from dpgen_jax.data.images.photographs import read_batch
 
 N = 3
 

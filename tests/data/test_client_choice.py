@@ -12,12 +12,12 @@ from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import client_choice, from_arrays
-from dpgen_jax.data.client_choice import Range
+from dpgen_jax.data import clients, from_arrays
+from dpgen_jax.data.clients import Range
 from dpgen_jax.methods import gswgan
-from dpgen_jax.private import partition
+from dpgen_jax.private import records
 from dpgen_jax.release import guarantee
-from dpgen_jax.run import planning, protection
+from dpgen_jax.run import planning
 
 OWNERS = np.array([2, 0, 1, 2, 0, 1, 2, 0], np.int32)
 RIGHT = np.array([1, 1, 0, 1, 0, 0, 0, 1], bool)  # 2 of 3 of clients 0 and 2, none of client 1
@@ -36,33 +36,33 @@ def reads(x):
 
 
 def test_accuracy_is_of_a_client():
-    np.testing.assert_allclose(client_choice.accuracies(federation(), reads), [2 / 3, 0, 2 / 3])
-    empty = client_choice.emptied(federation(), reads, Range(least=0.5), "known")
-    assert np.isnan(client_choice.accuracies(empty, reads)[1])
+    np.testing.assert_allclose(clients.accuracies(federation(), reads), [2 / 3, 0, 2 / 3])
+    empty = clients.emptied(federation(), reads, Range(least=0.5), "known")
+    assert np.isnan(clients.accuracies(empty, reads)[1])
     assert Range(least=0.5).contains(np.array([np.nan, 0.5, 0.4])).tolist() == [False, True, False]
     with pytest.raises(UserError, match="does not say who holds which record"):
-        client_choice.accuracies(dataclasses.replace(federation(), clients=None), reads)
+        clients.accuracies(dataclasses.replace(federation(), clients=None), reads)
     with pytest.raises(UserError, match="from 0.9 to 0.1 are no range"):
         Range(0.9, 0.1)
 
 
 def test_who_is_left_out_by_private_records_is_stamped():
-    data = client_choice.left_out(federation(), np.array([True, False, True]), "those read well")
+    data = clients.left_out(federation(), np.array([True, False, True]), "those read well")
     assert data.clients.tolist() == [1, 0, 1, 0, 1, 0]
     np.testing.assert_array_equal(data.y_train, federation().y_train[OWNERS != 1])
     assert [entry.what for entry in data.uncovered] == ["2 of 3 clients take part: those read well"]
     config = dataclasses.replace(gswgan.Config(federated=True), critics=2, sigma=1.0)
     with pytest.raises(UserError, match="no epsilon covers it: 2 of 3 clients take part"):
-        protection.refuse_uncovered(data, Budget(1.0, 1e-3), None)
-    who = protection.protected(methods.get("gswgan").build(config, data.spec), data)
-    stamp = protection.stamp(Budget(1.0, 1e-3), None, config, who)
+        planning.refuse_uncovered(data, Budget(1.0, 1e-3), None)
+    who = planning.protected_by(methods.get("gswgan").build(config, data.spec), data)
+    stamp = planning.stamp_of_run(Budget(1.0, 1e-3), None, config, who)
     assert stamp.text == guarantee.NOT_COVERED + "2 of 3 clients take part: those read well"
     with pytest.raises(UserError, match="1 clients are those read well; choose so that 2"):
-        client_choice.left_out(federation(), np.array([True, False, False]), "those read well")
+        clients.left_out(federation(), np.array([True, False, False]), "those read well")
 
 
 def test_a_part_that_no_record_decided_about_is_not_stamped():
-    data = client_choice.part_of(federation(), np.array([False, True, True]))
+    data = clients.part_of(federation(), np.array([False, True, True]))
     assert data.clients.tolist() == [1, 0, 1, 0, 1] and not data.uncovered
 
 
@@ -70,11 +70,11 @@ def test_a_part_that_no_record_decided_about_is_not_stamped():
 def test_one_client_changes_its_own_slots_alone(client):
     """Whatever a client holds, also whether it takes part, the others get the same records."""
     other = np.where(client == OWNERS, ~RIGHT, RIGHT)
-    before, after = (client_choice.emptied(federation(right), reads, Range(least=0.5), "known")
+    before, after = (clients.emptied(federation(right), reads, Range(least=0.5), "known")
                      for right in (RIGHT, other))
     assert before.notes == after.notes and before.uncovered == after.uncovered == ()
-    dealt = partition.by_client(before.clients, 3, 4)
-    np.testing.assert_array_equal(dealt.index, partition.by_client(after.clients, 3, 4).index)
+    dealt = records.by_client(before.clients, 3, 4)
+    np.testing.assert_array_equal(dealt.index, records.by_client(after.clients, 3, 4).index)
     for name in ("x_train", "y_train"):
         rows = dealt.index[np.arange(3) != client]
         np.testing.assert_array_equal(getattr(before, name)[rows], getattr(after, name)[rows])
@@ -84,7 +84,7 @@ def test_one_client_changes_its_own_slots_alone(client):
 
 def test_what_a_classifier_cost_is_charged_with_the_run():
     rows = tuple(events.to_json(((GaussianEvent(4.0, 1), 1),)))
-    data = client_choice.emptied(federation(), reads, Range(least=0.5), "bought", rows)
+    data = clients.emptied(federation(), reads, Range(least=0.5), "bought", rows)
     config = gswgan.Config(federated=True, critics=3, steps=2, sigma=None)
     request = dataclasses.replace(runs.request(None), method="gswgan", config=config,
                                   budget=Budget(1.0, 1e-3))
@@ -96,4 +96,4 @@ def test_what_a_classifier_cost_is_charged_with_the_run():
     with pytest.raises(UserError, match="does not cover a client"):
         planning.declare(request, of_records, print)
     with pytest.raises(UserError, match="does not cover a client"):
-        client_choice.emptied(of_records, reads, Range(), "known")
+        clients.emptied(of_records, reads, Range(), "known")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgen_jax.core.picked import pick
+from dpgen_jax.core.arrays import pick
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.clients import flipped, split, with_declared_clients
-from dpgen_jax.private.partition import by_client
+from dpgen_jax.private.records import by_client
 
 CLASSES = 4
 ROWS = Dataset(

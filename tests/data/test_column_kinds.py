@@ -5,7 +5,8 @@ import pytest
 
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import TableSpec, UserError
-from dpgen_jax.data import finishing, forms, frames, load, schema, transform, writing
+from dpgen_jax.data import load
+from dpgen_jax.data.table import constraints, forms, frames, schema, transform
 from dpgen_jax.release import contents
 
 LABEL = "  y: {kind: boolean, categories: [no, yes]}\n"
@@ -62,7 +63,7 @@ def through(spec: TableSpec, codes: np.ndarray) -> np.ndarray:
     """Codes, encoded as a sealed record is, and decoded."""
     encoded = transform.encode(spec, codes).astype(np.float32)
     assert encoded.shape == (len(codes), *spec.shape) and 0 <= encoded.min() <= encoded.max() <= 1
-    return finishing.finished(spec, encoded, np.zeros(len(codes))).codes
+    return constraints.finished(spec, encoded, np.zeros(len(codes))).codes
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -74,7 +75,7 @@ def test_a_kind_comes_back_as_it_came(declared, tmp_path, name):
                                              strict=False)))
     data = load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
     codes = transform.decode(spec, data.x_train)
-    header, rows = writing.cells(spec, codes, data.y_train)
+    header, rows = constraints.written_cells(spec, codes, data.y_train)
     assert header == [name, "y"] and [row[0] for row in rows] == cells
     assert not data.private_notes and not data.uncovered
     frame = frames.frame(spec, codes, data.y_train)
@@ -166,12 +167,13 @@ def test_identifiers_are_never_read_and_always_new(declared, tmp_path):
         found.append(load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml")))
     np.testing.assert_array_equal(found[0].x_train, found[1].x_train)
     codes, y = transform.decode(spec, found[0].x_train), found[0].y_train
-    header, rows = writing.cells(spec, codes, y)
+    header, rows = constraints.written_cells(spec, codes, y)
     assert (header, rows) == (["a", "id", "y"], [["3", "P-A0", "no"], ["4", "P-A1", "yes"]])
-    assert [row[1] for row in writing.cells(spec, codes, y, first=9)[1]] == ["P-A9", "P-B0"]
+    assert [row[1] for row in constraints.written_cells(spec, codes, y, first=9)[1]] == ["P-A9",
+                                                                                         "P-B0"]
     assert frames.frame(spec, codes, y)["id"].tolist() == ["P-A0", "P-A1"]
     with pytest.raises(UserError, match="'P-@#' has 260 identifiers, and 261 are needed"):
-        writing.cells(spec, codes, y, first=259)
+        constraints.written_cells(spec, codes, y, first=259)
 
 
 def test_special_values_have_places_of_their_own(declared):

@@ -9,8 +9,9 @@ import pytest
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import Identifier, TableSpec, UserError
-from dpgen_jax.data import column_types, frames, schema, transform
-from dpgen_jax.data.frame_schema import draft_schema
+from dpgen_jax.data.table import columns as table_columns
+from dpgen_jax.data.table import frames, schema, transform
+from dpgen_jax.data.table.frames import draft_schema
 from dpgen_jax.release import contents, export
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
@@ -22,14 +23,14 @@ def typed_frame():
     """A frame with a column of each type that a schema can declare."""
     i = np.arange(ROWS)
     days = [datetime.date(2000, 1, 1) + datetime.timedelta(int(day)) for day in i]
-    columns = {f"whole_{name}": pd.Series(i % 100, dtype=name) for name in column_types.WHOLE}
-    columns |= {f"number_{name}": pd.Series(i / 7, dtype=name) for name in column_types.FLOATS}
+    columns = {f"whole_{name}": pd.Series(i % 100, dtype=name) for name in table_columns.WHOLE}
+    columns |= {f"number_{name}": pd.Series(i / 7, dtype=name) for name in table_columns.FLOATS}
     columns |= {f"masked_{name}": pd.Series(i % 90, dtype=name).mask(i % 5 == 0)
-                for name in column_types.PLAIN if name != "boolean"}
+                for name in table_columns.PLAIN if name != "boolean"}
     columns |= {f"moment_{unit}": pd.Series(pd.to_datetime(days)).dt.as_unit(unit)
-                + pd.to_timedelta(pd.Series(i), "s") for unit in column_types.TICKS}
+                + pd.to_timedelta(pd.Series(i), "s") for unit in table_columns.TICKS}
     columns |= {f"span_{unit}": pd.Series(pd.to_timedelta(i * 90, "s")).dt.as_unit(unit)
-                for unit in column_types.TICKS}
+                for unit in table_columns.TICKS}
     columns |= {
         "wide": pd.Series(i * 10**9, dtype="int64"),
         "floats_of_whole": pd.Series(i % 30, dtype="float64").mask(i % 9 == 0),

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import constraints, finishing, load, schema, writing
+from dpgen_jax.data import load
+from dpgen_jax.data.table import constraints as table_constraints
+from dpgen_jax.data.table import schema
 
 COLUMNS = """\
 label: ill
@@ -61,18 +63,18 @@ def test_they_hold_in_sampled_rows(tmp_path, n):
     rules = parsed(tmp_path)
     rng = np.random.default_rng(0)
     encoded, y = rng.random((n, *rules.spec.shape)), rng.integers(0, 2, n)
-    made = finishing.finished(rules.spec, encoded, y)
+    made = table_constraints.finished(rules.spec, encoded, y)
     assert made.replaced == 0 and set(made.mended) == set(RULES)
     assert min(made.mended.values()) > n / 200
     assert made.lines()[0] == f"constraint admitted < left: {made.mended[RULES[0]]:,} of {n:,} " \
                               "rows mended"
     table = np.column_stack([made.codes, y])
-    for rule in constraints.rules(rules.spec):
+    for rule in table_constraints.read_rules(rules.spec):
         assert not rule.broken(table).any()
-    again = finishing.mended(rules.spec, made.codes, y)
+    again = table_constraints.mended(rules.spec, made.codes, y)
     np.testing.assert_array_equal(again.codes, made.codes)
     assert not any(again.mended.values())
-    header, rows = writing.cells(rules.spec, made.codes[:2000], y[:2000])
+    header, rows = table_constraints.written_cells(rules.spec, made.codes[:2000], y[:2000])
     for row in rows:
         assert all(fulfilled(dict(zip(header, row, strict=True)))), row
     text = io.StringIO()
@@ -90,7 +92,7 @@ def test_what_keeps_them_is_not_touched(tmp_path):
     codes = np.stack([row] * 4)
     codes[:, at["tax"]], codes[:, at["children"]] = [3, 9, 400, 5], [4, 2, 1, np.nan]
     codes[2, at["sex"]] = 1
-    made = finishing.mended(constraints.spec, codes, np.zeros(4))
+    made = table_constraints.mended(constraints.spec, codes, np.zeros(4))
     moved = made.codes != codes
     moved[3, at["children"]] = False  # null is not equal to itself
     assert [np.flatnonzero(line).tolist() for line in moved] == [

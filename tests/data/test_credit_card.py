@@ -5,7 +5,7 @@ import pytest
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
-from dpgen_jax.data.transform import decode
+from dpgen_jax.data.table.transform import decode
 
 NAMES = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
 

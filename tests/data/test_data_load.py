@@ -8,7 +8,7 @@ import pytest
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import SPECS, load
 from dpgen_jax.data.base import assemble, fit, safe_name
-from dpgen_jax.data.glyphs import glyphs
+from dpgen_jax.data.images.digits import glyphs
 
 
 def centroid_accuracy(data) -> float:

@@ -12,7 +12,8 @@ import pytest
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core import console
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, load, tfds, transform
+from dpgen_jax.data import load, tfds
+from dpgen_jax.data.table import parsing, transform
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -211,7 +212,7 @@ def test_a_table_has_the_schema_of_its_description():
 @pytest.mark.parametrize("cells", [1, 50, 10**6])
 def test_a_table_with_a_schema_of_its_own(tmp_path, monkeypatch, cells):
     """A draft, edited; a text that it declares is a column too; in blocks of any size."""
-    monkeypatch.setattr(csv_files, "BLOCK_CELLS", cells)
+    monkeypatch.setattr(parsing, "BLOCK_CELLS", cells)
     schema_command.command(["tfds:tiny_table", "--label", "clear", "--out", f"{tmp_path}/s.yaml"])
     text = (tmp_path / "s.yaml").read_text()
     assert "label: clear" in text and "name" not in text.split("columns:")[1]

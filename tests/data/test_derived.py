@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from dpgen_jax.data import derived, finishing, schema, transform
+from dpgen_jax.data.table import constraints, schema, transform
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared.table_tree import Fit
 
 COLUMNS = {
     "net": {"kind": "integer", "min": "0", "max": "60"},
@@ -49,11 +49,11 @@ def test_no_table_is_asked_for_them_and_rows_have_what_their_definitions_say():
 
     encoded = np.asarray(sampled(jax.random.key(0)))
     assert encoded.shape == (3000, *spec.shape)
-    made = finishing.finished(spec, encoded, y)
+    made = constraints.finished(spec, encoded, y)
     net, tax, gross, _, city, land, _ = made.codes.T
     np.testing.assert_array_equal(gross, net + tax)
     np.testing.assert_array_equal(land, city > 0)
     counts = list(made.mended.values())
     beyond = transform.decode(spec, encoded)[:, :2].sum(1) > 70
     assert counts == [beyond.sum(), 0, 0, 0] and 0 < beyond.sum() < 1000
-    assert derived.names(spec) == ("gross", "land")
+    assert constraints.determined_names(spec) == ("gross", "land")

@@ -6,7 +6,8 @@ import pytest
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, schema
+from dpgen_jax.data import load
+from dpgen_jax.data.table import schema
 
 SCHEMA = """\
 label: y

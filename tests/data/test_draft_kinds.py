@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from dpgen_jax import schema as schema_command
-from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.aggregation import single_releases
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import load, schema, transform, writing, yaml_text
-from dpgen_jax.data.draft_columns import entries
-from dpgen_jax.run import schema_purchase
+from dpgen_jax.data import load
+from dpgen_jax.data.table import constraints, schema, transform
+from dpgen_jax.data.table.draft import drafted_entries
+from dpgen_jax.run import purchase
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -50,11 +51,11 @@ COLUMNS = {  # cells, and entries that a draft must have
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_draft_tells_the_kind(name):
     cells, expected = COLUMNS[name]
-    made = entries(name, cells, False)
+    made = drafted_entries(name, cells, False)
     assert {key: made.get(key) for key in expected} == expected
     if made["kind"] != "identifier":
         assert made["nullable"] == "false"
-        with_null = entries(name, [*cells, "NA"], False)
+        with_null = drafted_entries(name, [*cells, "NA"], False)
         assert with_null == made | {"nullable": "true"}
 
 
@@ -67,7 +68,7 @@ def test_a_text_among_numbers_is_told_with_its_line(tmp_path, monkeypatch, capsy
     said = capsys.readouterr().err
     assert "private: a.csv, line 43: column age is drafted as categories, since 'abc' is" in said
     assert "column b" not in said  # a fifth of which are texts
-    assert yaml_text.document("s.yaml")["columns"]["age"]["kind"] == "categorical"
+    assert schema.yaml_document("s.yaml")["columns"]["age"]["kind"] == "categorical"
 
 
 @pytest.mark.parametrize(("text", "match"), [
@@ -98,13 +99,14 @@ def drafted(tmp_path, monkeypatch):
 def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
     data = load("csv:a.csv", schema="s.yaml")
     assert not data.private_notes
-    header, rows = writing.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
+    header, rows = constraints.written_cells(data.spec, transform.decode(data.spec, data.x_train),
+                                             data.y_train)
     cells = dict(zip(header, zip(*rows, strict=True), strict=True))
     # Of years the seconds are too many to come back, and a hard space becomes a plain one.
     for name in set(COLUMNS) - {"id", "number", "pay", "whole", "stamp", "abroad", "francs"}:
         assert list(cells[name]) == COLUMNS[name][0], name
     assert cells["id"][:2] == ("P-00000", "P-00001")
-    document = yaml_text.document("s.yaml")
+    document = schema.yaml_document("s.yaml")
     drafts = {f"{name}.{key}" for name, made in document["columns"].items() for key in made}
     assert set(document["read_from_data"]) == drafts - {"y.kind"}
     sorts = " ".join(entry.what for entry in data.uncovered)
@@ -117,7 +119,7 @@ def test_bounds_of_dates_and_amounts_are_bought(drafted, monkeypatch):
     """In the units of their codes, without special values, and widened to what can be written."""
     text = (drafted / "s.yaml").read_text()
     for name in ("iso", "stamp", "clock", "took", "price", "hours"):
-        made = yaml_text.document("s.yaml")["columns"][name]
+        made = schema.yaml_document("s.yaml")["columns"][name]
         for key in ("min", "max"):
             start = text.index(f"    {key}:", text.index(f"  {name}:\n"))
             end = text.index("\n", start)
@@ -127,15 +129,15 @@ def test_bounds_of_dates_and_amounts_are_bought(drafted, monkeypatch):
     questions = []
 
     def bounds(values, epsilon, bits):
-        codes = schema_queries.unseal(values)
+        codes = single_releases.unseal(values)
         questions.append(codes)
         return np.nanmin(codes) - 0.4, np.nanmax(codes) + 1e12 * (len(questions) == 1) + 0.004
 
-    monkeypatch.setattr(schema_purchase.schema_queries, "bounds", bounds)
+    monkeypatch.setattr(purchase.single_releases, "bounds", bounds)
     schema_command.command(["a.csv", "--schema", "p.yaml", "--schema-epsilon", "1", "--out",
                             "b.yaml"])
     made = {column.name: column for column in schema.read("b.yaml").spec.columns}
-    texts = yaml_text.document("b.yaml")["columns"]
+    texts = schema.yaml_document("b.yaml")["columns"]
     assert questions[0].min() == made["iso"].low + 1 and texts["iso"]["max"] == "9999-12-31"
     assert (texts["clock"]["min"], texts["clock"]["max"]) == ("00:00", "23:59")
     assert texts["took"]["min"] == "-0:01" and texts["price"]["max"] == "69.26"

@@ -7,8 +7,10 @@ import pytest
 
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import EMPTY, ImageSpec
-from dpgen_jax.data import features, load, transform
+from dpgen_jax.data import load
 from dpgen_jax.data.base import Dataset, Uncovered, frozen
+from dpgen_jax.data.images import npz
+from dpgen_jax.data.table import transform
 
 X = np.linspace(0, 1, 5 * 12, dtype=np.float32).reshape(5, 12)
 Y = np.array([0, 2, 1, 1, 0])
@@ -46,7 +48,7 @@ def images(**fields) -> Dataset:
 def test_what_is_known_of_the_images_is_kept(save):
     uncovered = (Uncovered("the channels are read from the files", "--channels 1"),)
     data = images(clients=np.array([1, 0, 1, 1, 0], np.int32), uncovered=uncovered)
-    stored = features.arrays(data, X, X[:2], 3.0, ("another line",))
+    stored = npz.feature_arrays(data, X, X[:2], 3.0, ("another line",))
     read = load(save(**stored))
     assert read.uncovered == uncovered and read.notes == ("a public line", "another line")
     assert read.spec.class_names == ("a", "b", "c") and read.clients.tolist() == [1, 0, 1, 1, 0]
@@ -58,13 +60,13 @@ def test_what_is_known_of_the_images_is_kept(save):
 
 def test_an_entry_is_clipped_by_the_bound_alone():
     x = np.array([[0.0, 1.5, 3.0], [-1.0, 9.0, np.nan], [np.inf, 0.3, 0.0]], np.float32)
-    encoded = features.encode(x, 3.0)
+    encoded = npz.encode_features(x, 3.0)
     np.testing.assert_allclose(encoded, [[0, .5, 1], [0, 1, 0], [1, .1, 0]], atol=1e-7)
     for row in range(3):  # replacing a record replaces one row
         changed = x.copy()
         changed[row] = 2.0
         others = np.arange(3) != row
-        np.testing.assert_array_equal(features.encode(changed, 3.0)[others], encoded[others])
+        np.testing.assert_array_equal(npz.encode_features(changed, 3.0)[others], encoded[others])
 
 
 @pytest.mark.parametrize(("change", "match"), [

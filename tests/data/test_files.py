@@ -9,7 +9,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import cache, decoding, files, load
+from dpgen_jax.data import cache, load
+from dpgen_jax.data.images import files
 
 COUNT = 24
 
@@ -36,8 +37,8 @@ def many(tmp_path, monkeypatch):
 @pytest.fixture
 def decodes(monkeypatch):
     """Paths that were decoded."""
-    seen, inner = [], decoding.pixels
-    monkeypatch.setattr(decoding, "pixels", lambda path, **rest: seen.append(path) or inner(
+    seen, inner = [], files.decoded_pixels
+    monkeypatch.setattr(files, "decoded_pixels", lambda path, **rest: seen.append(path) or inner(
         path, **rest))
     return seen
 

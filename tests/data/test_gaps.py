@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import Dataset, finishing, schema, transform
+from dpgen_jax.data import Dataset
+from dpgen_jax.data.table import constraints, schema, transform
 from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import learned
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared import table_plan
+from dpgen_jax.methods.shared.table_tree import Fit
 
 DAY = {"kind": "date", "min": "2020-01-01", "max": "2023-12-31"}
 COLUMNS = {
@@ -71,10 +72,11 @@ def table(n: int) -> np.ndarray:
 def test_rows_come_back_from_what_is_learned():
     spec, codes = parsed(*RULES), table(2000)
     x = transform.encode(spec, codes).astype(np.float32)
-    rows = jax.jit(lambda x: learned.features(spec, x))(x)
-    names = [column.name for column in learned.learned(spec).columns]
+    rows = jax.jit(lambda x: table_plan.learned_features(spec, x))(x)
+    names = [column.name for column in table_plan.learned(spec).columns]
     assert names[:4] == ["seen - since", "in", "since - in", "out - in"]
-    back = transform.decode(spec, np.asarray(jax.jit(lambda x: learned.whole(spec, x))(rows)))
+    back = transform.decode(spec,
+                            np.asarray(jax.jit(lambda x: table_plan.whole_features(spec, x))(rows)))
     told = [column.name for column in spec.columns].index("told")
     kept = transform.decode(spec, x)  # of seconds, as 32 bits hold them
     assert np.abs(back[:, told] - kept[:, told]).max() <= 10
@@ -88,14 +90,15 @@ def test_sampled_rows_keep_the_order_unmended_and_the_length_of_a_stay():
     x = transform.encode(spec, codes).astype(np.float32)
     p = marginals.plan(config, spec)
     assert [column.name for column in p.spec.columns][3] == "out - in"
-    cells = np.asarray(jax.jit(jax.vmap(lambda x: p.grid.codes(learned.features(spec, x))))(x))
+    cells = np.asarray(jax.jit(jax.vmap(lambda x: p.grid.codes(table_plan.learned_features(spec,
+                                                                                           x))))(x))
     counts = np.stack([np.bincount(cell, minlength=p.grid.widest) for cell in cells.T])
     fit, y = Fit(p), np.zeros(4000, np.int32)
     fine = np.float32(counts / 4000)
     public = dataclasses.replace(method.init(jax.random.key(0)), fine=fine,
                                  bin_of=fit.parts(fine, p.bins))
     encoded = jax.jit(method.sample)(jax.jit(fit.model)(public), jax.random.key(1), y)
-    made = finishing.finished(spec, np.asarray(encoded), y)
+    made = constraints.finished(spec, np.asarray(encoded), y)
     assert list(made.mended.values()) == [0]
     stays = [rows[:, 3] - rows[:, 1] for rows in (made.codes, codes)]
     ours, real = (stay[stay < 5000] for stay in stays)
@@ -105,7 +108,7 @@ def test_sampled_rows_keep_the_order_unmended_and_the_length_of_a_stay():
 def test_a_release_of_before_learns_the_higher_column_and_is_evaluated():
     spec = parsed("in <= out")
     before = dataclasses.replace(spec, gaps=())
-    assert learned.learned(before).columns == spec.columns
+    assert table_plan.learned(before).columns == spec.columns
     rows = transform.encode(spec, table(3)).astype(np.float32), np.zeros(3, np.int32)
     dataset = Dataset("t", spec, *rows, *rows)
     assess.check(before, dataset)

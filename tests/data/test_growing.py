@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from dpgen_jax import train
-from dpgen_jax.core import hosts, picked, reading
+from dpgen_jax.core import arrays, hosts
+from dpgen_jax.core import files as core_files
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import cache, csv_files, frames, growing, load, mapped, parquet, schema
+from dpgen_jax.data import base, cache, load
+from dpgen_jax.data.table import frames, parsing, schema, tables
 
 SCHEMA = """\
 label: y
@@ -35,7 +37,7 @@ def text(rows, first=0):
 def place(tmp_path, monkeypatch):
     """A folder of a table of 300 rows and a held-out part of 100, which are read 7 at a time."""
     monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(csv_files, "BLOCK_CELLS", 21)
+    monkeypatch.setattr(parsing, "BLOCK_CELLS", 21)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text(SCHEMA)
     (tmp_path / "t.csv").write_text(text(300))
@@ -46,7 +48,7 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def files(place, monkeypatch):
     """Tables from 1,000 bytes on are large; returns the files that were opened for them."""
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 1000)
     opened, inner = [], cache.nameless
     monkeypatch.setattr(cache, "nameless", lambda: opened.append(inner()) or opened[-1])
     return opened
@@ -65,7 +67,7 @@ def test_the_rows_are_the_same(place, files, monkeypatch, options):
             f"{line},{f'k{i * 7 % 40}' if i else 'u'}" for i, line in enumerate(lines)))
     here = read(**options)
     assert len(files) == 1 + ("test_csv" in options)
-    monkeypatch.setattr(mapped, "LARGE", 10**9)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 10**9)
     there = read(**options)
     assert len(files) == 1 + ("test_csv" in options)
     for name in PARTS:
@@ -75,23 +77,23 @@ def test_the_rows_are_the_same(place, files, monkeypatch, options):
     assert here.private_notes == (said, *there.private_notes)
     assert not here.x_train.flags.writeable and here.x_train.dtype == np.float32
     if "test_fraction" not in options:  # of which the parts are copies here
-        assert picked.mapping(here.x_train) and not picked.mapping(there.x_train)
+        assert arrays.mapping(here.x_train) and not arrays.mapping(there.x_train)
 
 
 def test_parquet_too(place, files, monkeypatch):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     pd.read_csv("t.csv", dtype=str, keep_default_na=False).to_parquet("t.parquet")
-    monkeypatch.setattr(parquet, "BLOCK_CELLS", 21)
+    monkeypatch.setattr(frames, "BLOCK_CELLS", 21)
     here = load("parquet:t.parquet", schema="s.yaml")
-    assert picked.mapping(here.x_train)
+    assert arrays.mapping(here.x_train)
     np.testing.assert_array_equal(here.x_train, read().x_train)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes and links are POSIX")
 def test_the_file_is_its_owners_and_has_no_name(files, place, monkeypatch):
-    states, inner = [], mapped.array
-    monkeypatch.setattr(mapped, "array", lambda file, *rest: states.append(
+    states, inner = [], base.mapped_array
+    monkeypatch.setattr(base, "mapped_array", lambda file, *rest: states.append(
         os.fstat(file.fileno())) or inner(file, *rest))
     data = read()
     assert len(states) == 1 and stat.S_IMODE(states[0].st_mode) == 0o600
@@ -106,11 +108,11 @@ def test_the_file_is_its_owners_and_has_no_name(files, place, monkeypatch):
 def test_small_tables_and_frames_are_never_written(place, monkeypatch):
     """A frame is in memory as a whole, and its owner may not want it on a disk."""
     read()
-    monkeypatch.setattr(mapped, "LARGE", 1)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 1)
     pd = pytest.importorskip("pandas")
     frame = pd.read_csv("t.csv", dtype=str, keep_default_na=False)
     data = frames.from_frame(frame, schema.read("s.yaml"))
-    assert not picked.mapping(data.x_train) and not (place / "cache").exists()
+    assert not arrays.mapping(data.x_train) and not (place / "cache").exists()
     np.testing.assert_array_equal(data.x_train, read().x_train)
 
 
@@ -118,7 +120,7 @@ def test_small_tables_and_frames_are_never_written(place, monkeypatch):
 def test_what_is_interrupted_leaves_nothing(files, place, monkeypatch, wrong, error):
     (place / "t.csv").write_text(text(300) + wrong)
     if not wrong:
-        inner, count = csv_files.blocks, iter(range(100))
+        inner, count = parsing.csv_blocks, iter(range(100))
 
         def blocks(*args, **options):
             for block in inner(*args, **options):
@@ -126,7 +128,7 @@ def test_what_is_interrupted_leaves_nothing(files, place, monkeypatch, wrong, er
                     raise KeyboardInterrupt
                 yield block
 
-        monkeypatch.setattr(csv_files, "blocks", blocks)
+        monkeypatch.setattr(parsing, "csv_blocks", blocks)
     with pytest.raises(error):
         read()
     assert len(files) == 1 and files[0].closed and not [*(place / "cache").iterdir()]
@@ -144,7 +146,7 @@ class Slow(io.FileIO):
 
 
 def test_a_disk_that_writes_a_part_and_one_that_is_full(place, monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 1000)
     expected = read().x_train
     monkeypatch.setattr(cache, "nameless", lambda: Slow(place / "slow", "w+"))
     np.testing.assert_array_equal(read().x_train, expected)
@@ -162,14 +164,14 @@ def test_a_machine_needs_its_share_of_memory(files, monkeypatch):
     """One machine deals all rows to its units, and of three each deals a third."""
     size = read().x_train.nbytes / 1e9
     monkeypatch.setattr(hosts, "machines", lambda: 3)
-    with reading.limited(0.6 * size):
+    with core_files.limited(0.6 * size):
         assert len(read().y_train) == 300
         monkeypatch.setattr(hosts, "machines", lambda: 1)
         with pytest.raises(UserError, match="t.csv: about 3.. rows of 5 encoded values takes"):
             read()
-    monkeypatch.setattr(mapped, "LARGE", 10**9)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 10**9)
     monkeypatch.setattr(hosts, "machines", lambda: 3)
-    with reading.limited(0.6 * size), pytest.raises(UserError, match="encoded values takes"):
+    with core_files.limited(0.6 * size), pytest.raises(UserError, match="encoded values takes"):
         read()
 
 
@@ -179,8 +181,8 @@ def test_the_memory_does_not_grow_by_the_rows(place):
     for blocks in (50, 100):
         tracemalloc.start()
         try:
-            with pytest.MonkeyPatch.context() as patched, growing.Rows(500) as rows:
-                patched.setattr(mapped, "LARGE", 10 * block.nbytes)
+            with pytest.MonkeyPatch.context() as patched, tables.Rows(500) as rows:
+                patched.setattr(base, "LARGE_ARRAY", 10 * block.nbytes)
                 for _ in range(blocks):
                     rows.add(block)
                 assert rows.all().nbytes == blocks * block.nbytes
@@ -199,7 +201,7 @@ def test_a_seeded_run_is_the_same_wherever_its_rows_lie(files, place, monkeypatc
         for i, line in enumerate(lines)))
     made = {}
     for name, large in (("mapped", 1000), ("read", 10**9)):
-        monkeypatch.setattr(mapped, "LARGE", large)
+        monkeypatch.setattr(base, "LARGE_ARRAY", large)
         train.command(["marginals", "--dataset=csv:t.csv", "--schema=s.yaml", "--epsilon=5",
                        "--delta=1e-3", "--seed=3", "--out", name, *options])
         identity = json.loads((place / name / "private/identity.json").read_text())

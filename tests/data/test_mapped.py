@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from dpgen_jax.core import reading
+from dpgen_jax.core import files
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, mapped
+from dpgen_jax.data import base, load
 
 X = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
 Y = np.arange(50) % 3
@@ -17,7 +17,7 @@ Y = np.arange(50) % 3
 
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 1)
 
 
 def is_mapped(array):
@@ -32,7 +32,7 @@ def test_an_npz_file(tmp_path, monkeypatch, save, x):
     save(tmp_path / "a.npz", y_train=Y, x_train=x, classes=3)
     data = load(f"npz:{tmp_path / 'a.npz'}")
     by_row = x.flags.c_contiguous or x.ndim == 3
-    monkeypatch.setattr(mapped, "LARGE", 10**9)
+    monkeypatch.setattr(base, "LARGE_ARRAY", 10**9)
     read = load(f"npz:{tmp_path / 'a.npz'}")
     assert is_mapped(data.x_train) == (save is np.savez and by_row) and not is_mapped(read.x_train)
     np.testing.assert_array_equal(data.x_train, read.x_train)
@@ -63,7 +63,7 @@ def test_a_damaged_array_is_refused(tmp_path):
 def test_what_is_mapped_needs_no_memory(tmp_path):
     np.savez(tmp_path / "a.npz", x_train=X, y_train=Y, classes=3)
     np.savez_compressed(tmp_path / "b.npz", x_train=X, y_train=Y, classes=3)
-    with reading.limited(1e-6):
+    with files.limited(1e-6):
         assert len(load(f"npz:{tmp_path / 'a.npz'}").x_train) == 50
         with pytest.raises(UserError, match="whose arrays unpack to that, takes"):
             load(f"npz:{tmp_path / 'b.npz'}")

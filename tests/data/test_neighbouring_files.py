@@ -16,12 +16,12 @@ import test_cifar10
 import test_femnist
 from PIL import Image
 
-from dpgen_jax.core import picked
+from dpgen_jax.core import arrays
 from dpgen_jax.core.types import EMPTY, UserError, unseal
-from dpgen_jax.data import cache, files, from_arrays, load
-from dpgen_jax.private import partition
+from dpgen_jax.data import cache, from_arrays, load
+from dpgen_jax.data.images import files
 from dpgen_jax.private import records as sealing
-from dpgen_jax.release.statement import Protected
+from dpgen_jax.release.guarantee import Protected
 from dpgen_jax.run import planning
 
 N = 12
@@ -253,7 +253,7 @@ def test_classes_that_are_read_off_labels_are_listed(labels, classes, expected):
 def test_a_spoilt_image_changes_one_unit_and_no_count(tmp_path):
     """The attack on --skip-bad: 60 records became 59, and every teacher was dealt anew."""
     spec = folder(tmp_path)
-    dealt = partition.assign(N, 4, small_datalens.KEY)
+    dealt = sealing.assign(N, 4, small_datalens.KEY)
 
     def units():
         data = load(spec, **SKIP)
@@ -299,7 +299,7 @@ def test_so_it_is_where_images_are_many_and_come_from_the_cache(
     assert public(after) == public(before) and differing(before, after) == 1
     sizes = {(entry / cache.PIXELS).stat().st_size for entry in (tmp_path / "cache").iterdir()}
     assert len(sizes) == 1  # whatever the record
-    assert picked.mapping(after.x_train) and picked.mapping(before.x_train)
+    assert arrays.mapping(after.x_train) and arrays.mapping(before.x_train)
 
 
 HELD_OUT = [case for case in CASES if case[3] == "same" and case[0] in (
@@ -356,7 +356,7 @@ def test_one_record_of_tensorflow_datasets(tmp_path, monkeypatch, many, shape, o
     after = loaded(changed)
     assert public(after) == public(before) and differing(before, after) == 1
     assert bool(after.uncovered) == bool(before.uncovered) == (outcome == "uncovered")
-    assert {bool(picked.mapping(data.x_train)) for data in (before, after)} == {many == 2}
+    assert {bool(arrays.mapping(data.x_train)) for data in (before, after)} == {many == 2}
 
 
 @pytest.mark.parametrize("label", [np.float32, (3,), bytes], ids=["float", "one-hot", "text"])

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, frames, load, subjects
-from dpgen_jax.data import schema as schemas
+from dpgen_jax.data import load
+from dpgen_jax.data.table import frames, parsing, subjects
+from dpgen_jax.data.table import schema as schemas
 
 SCHEMA = """\
 label: grade
@@ -174,7 +175,7 @@ def test_an_empty_cell_of_the_only_column_is_no_record_less(tmp_path):
 @pytest.mark.parametrize(("before", "after"), [("a,b\n1,2\n", "3,4\n"), ("a,b\n", "1,2\n3,4\n"),
                                                ("", "a,b\n1,2\n3,4\n"), ("", "")])
 def test_no_file_of_empty_lines_is_read_for_hours(tmp_path, monkeypatch, before, after):
-    monkeypatch.setattr(csv_files, "MOST_EMPTY", 5)
+    monkeypatch.setattr(parsing, "MOST_EMPTY", 5)
     (tmp_path / "s.yaml").write_text("columns:\n  a: {kind: integer, min: 0, max: 10}\n"
                                      "  b: {kind: integer, min: 0, max: 10}\n")
     path = tmp_path / "a.csv"

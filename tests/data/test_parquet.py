@@ -7,7 +7,8 @@ import pytest
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, load, schema
+from dpgen_jax.data import load
+from dpgen_jax.data.table import parsing, schema
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
 pa = pytest.importorskip("pyarrow", reason="an extra")
@@ -50,8 +51,8 @@ def place(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rows", [1, 7, 20, 1000])
 def test_it_is_the_table_of_a_csv_file(place, monkeypatch, rows):
-    monkeypatch.setattr(csv_files, "BLOCK_CELLS", 6 * rows)
-    monkeypatch.setattr("dpgen_jax.data.parquet.BLOCK_CELLS", 6 * rows)
+    monkeypatch.setattr(parsing, "BLOCK_CELLS", 6 * rows)
+    monkeypatch.setattr("dpgen_jax.data.table.frames.BLOCK_CELLS", 6 * rows)
     data = load("parquet:a.parquet", schema="s.yaml", test_csv="a.parquet")
     known = load("csv:a.csv", schema="s.yaml")
     np.testing.assert_array_equal(data.x_train, known.x_train)
@@ -67,7 +68,7 @@ def test_it_is_the_table_of_a_csv_file(place, monkeypatch, rows):
     ("age", {41: 3.5}, "row 41, column age: 3.5 is no whole number"),
     ("pay", {0: float("inf")}, "row 0, column pay: 'inf' is no finite number")])
 def test_errors_name_the_row_and_the_column(place, monkeypatch, column, cells, match):
-    monkeypatch.setattr("dpgen_jax.data.parquet.BLOCK_CELLS", 6 * 20)
+    monkeypatch.setattr("dpgen_jax.data.table.frames.BLOCK_CELLS", 6 * 20)
     table = columns()
     table[column] = [cells.get(i, cell) for i, cell in enumerate(table[column])]
     pq.write_table(pa.table(table), "b.parquet")

@@ -13,11 +13,11 @@ from known_data import KNOWN
 
 from benchmarks import small_femnist, table_presets
 from dpgen_jax import data, evaluate, fit, methods, presets, train
-from dpgen_jax.accountant import calibrate
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.accountant import composition
+from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.data import celeba
-from dpgen_jax.run import preset_data
+from dpgen_jax.data.images import photographs
+from dpgen_jax.run import fitting
 
 ALL = [(method, name) for method in methods.NAMES for name in presets.all_of(method)]
 PHOTOGRAPHS = [(method, name) for method, name in ALL if presets.all_of(method)[name].kind]
@@ -49,12 +49,12 @@ def units_of(preset):
 def test_delta_of_every_preset_is_one_that_a_run_accepts(method, name):
     preset = preset_of(method, name)
     if preset.epsilon < math.inf:
-        calibrate.check_budget(preset.epsilon, preset.delta, units_of(preset))
+        composition.check_budget(preset.epsilon, preset.delta, units_of(preset))
 
 
 def test_deltas_as_the_papers_print_them_are_refused():
     with pytest.raises(UserError, match="no protection for 182637 records"):
-        calibrate.check_budget(1.0, 1e-5, 182637)
+        composition.check_budget(1.0, 1e-5, 182637)
 
 
 @pytest.mark.parametrize(("method", "name"), [
@@ -107,13 +107,13 @@ LOADED: dict = {}
 @pytest.mark.parametrize(("method", "name"), PHOTOGRAPHS)
 def test_size_and_records_of_photographs(method, name, roots):
     preset = preset_of(method, name)
-    options = dataclasses.asdict(preset_data.options(preset, roots[preset.kind]))
+    options = dataclasses.asdict(fitting.preset_options(preset, roots[preset.kind]))
     assert options["image_size"] == (32 if preset.spec.height == 32 else 64)
     if preset.kind == "places365":
         assert preset.records == options["per_class"] * preset.spec.classes == 120_000
         options["per_class"] = 4
     else:
-        parts = celeba.SPLITS[options["split"]]
+        parts = photographs.SPLITS[options["split"]]
         assert preset.records == sum(n for n, part in OFFICIAL if part in parts)
     read = data.load(roots[preset.kind], **options)
     assert read.spec == preset.spec
@@ -128,8 +128,8 @@ def test_the_official_partition_has_these_records(tmp_path):
     path = tmp_path / "list_eval_partition.txt"
     path.write_text("".join(f"{next(names):06d}.jpg {part}\n" for n, part in OFFICIAL
                             for _ in range(n)))
-    rows = list(celeba._partition(path).values())
-    counts = {split: sum(map(rows.count, parts)) for split, parts in celeba.SPLITS.items()}
+    rows = list(photographs._partition(path).values())
+    counts = {split: sum(map(rows.count, parts)) for split, parts in photographs.SPLITS.items()}
     assert counts == {"train": 162_770, "train+val": 182_637}
     stated = {preset_of(*case).records for case in PHOTOGRAPHS
               if preset_of(*case).kind == "celeba"}
@@ -186,7 +186,8 @@ def test_images_of_another_size_are_refused(tmp_path):
     assert "\n" not in str(caught.value)
     preset = preset_of("gpate", "gender-s-eps1")
     for size in (12, 32):
-        read = preset_data.load("gender-s-eps1", preset, words[-1], DataOptions(image_size=size))
+        read = fitting.load_preset_data("gender-s-eps1", preset, words[-1],
+                                        DataOptions(image_size=size))
         assert read.spec == ImageSpec(size, size, 3, 2)
         (note,) = read.private_notes
         assert "chosen for 182,637 images of 32 x 32 x 3 in 2 classes; these are 6 images" in note
@@ -194,8 +195,8 @@ def test_images_of_another_size_are_refused(tmp_path):
 
 def test_a_preset_for_tables_says_nothing_of_images():
     preset, glyphs = preset_of("gpate", "table"), loaded("glyphs")
-    preset_data.require_size("table", preset, glyphs, None)
-    assert preset_data.noted("table", preset, glyphs) is glyphs
+    fitting.require_size("table", preset, glyphs, None)
+    assert fitting.noted_preset_data("table", preset, glyphs) is glyphs
 
 
 TOY = {"generator": "--generator.latent 6 --generator.hidden 8 --generator.channels 4",

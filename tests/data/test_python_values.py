@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
-from dpgen_jax.data import frame_schema, frames, python_values, schema
-from dpgen_jax.release import conditions
+from dpgen_jax.data.table import forms, frames, schema
+from dpgen_jax.release import sampling
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
 SPEC = schema.parse({"label": "y", "columns": {
@@ -30,24 +30,24 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_condition_takes_them_as_texts(name):
-    found = [conditions.parse({name: value}, SPEC).all[0].points for value in VALUES[name]]
+    found = [sampling.parse_conditions({name: value}, SPEC).all[0].points for value in VALUES[name]]
     assert len(set(found)) == 1 and len(found[0]) == 1, found
-    both = conditions.parse({name: VALUES[name][:2]}, SPEC).all[0]
+    both = sampling.parse_conditions({name: VALUES[name][:2]}, SPEC).all[0]
     assert set(both.points) == set(found[0])
 
 
 @pytest.mark.parametrize("null", [None, float("nan"), pd.NA, pd.NaT], ids=str)
 def test_null_is_null_whatever_it_is_called(null):
-    assert conditions.parse({"n": null}, SPEC).all[0].null
+    assert sampling.parse_conditions({"n": null}, SPEC).all[0].null
     with pytest.raises(UserError, match="not nullable"):
-        conditions.parse({"ill": null}, SPEC)
+        sampling.parse_conditions({"ill": null}, SPEC)
 
 
 def test_a_frame_of_numbers_is_read_whatever_marks_texts_have():
     frame = pd.DataFrame({name: pd.Series([values[0]] * 2, dtype=object)
                           for name, values in VALUES.items()})
     frame["pay"] = [0.07, 1e-5]
-    assert frames.cells("f", frame, SPEC).columns["pay"] == ["EUR 0,07", "EUR 1e-05"]
+    assert frames.cells_of_frame("f", frame, SPEC).columns["pay"] == ["EUR 0,07", "EUR 1e-05"]
     data = frames.from_frame(frame, schema.Schema(SPEC))
     assert data.x_train.shape == (2, *SPEC.shape)
 
@@ -55,8 +55,8 @@ def test_a_frame_of_numbers_is_read_whatever_marks_texts_have():
 def test_a_time_with_a_zone_is_not_guessed():
     moment = pd.Timestamp("2020-02-29 08:00", tz="Europe/Rome")
     with pytest.raises(UserError, match="f: column at has a time zone.*tz_convert"):
-        frames.cells("f", pd.DataFrame({"at": [moment]}), None)
-    assert python_values.text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
+        frames.cells_of_frame("f", pd.DataFrame({"at": [moment]}), None)
+    assert forms.python_text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
 
 
 @pytest.mark.parametrize(("categories", "values"), [
@@ -73,7 +73,7 @@ def test_a_time_with_a_zone_is_not_guessed():
 def test_a_cell_is_of_the_category_that_is_the_same_number_or_truth_value(categories, values):
     entries = {"kind": "categorical", "categories": categories}
     column = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
-    read = python_values.reader(column)
+    read = forms.python_reader(column)
     assert {text: [read(value) for value in same] for text, same in values.items()} == {
         text: [text] * len(same) for text, same in values.items()}
 
@@ -91,16 +91,16 @@ def test_a_cell_is_of_the_category_that_is_the_same_number_or_truth_value(catego
 def test_a_value_that_may_be_of_several_texts_is_refused(entries, value, match):
     made = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
     with pytest.raises(UserError, match=f"^{match}"):
-        python_values.reader(made)(value)
+        forms.python_reader(made)(value)
     frame = pd.DataFrame({"a": pd.Series([None, value], dtype=object)})
     with pytest.raises(UserError, match=f"^f, row 1, column a: {match}.*dtype={{'a': 'string'}}"):
-        frames.cells("f", frame, TableSpec((made,), NO_LABEL, 0))
+        frames.cells_of_frame("f", frame, TableSpec((made,), NO_LABEL, 0))
 
 
 def test_a_draft_refuses_whole_numbers_that_a_null_made_floats():
     for lost in ([1e16, None], [float(2**53), 2.0]):
         with pytest.raises(UserError, match="row 0, column a: .* may be another whole number"):
-            frame_schema.draft_schema(pd.DataFrame({"a": lost, "b": [1, 2]}))
+            frames.draft_schema(pd.DataFrame({"a": lost, "b": [1, 2]}))
     for measured in ([1e16, 0.5], [1e30, 2e18]):
-        drafted = frame_schema.draft_schema(pd.DataFrame({"a": measured, "b": [1, 2]}))
+        drafted = frames.draft_schema(pd.DataFrame({"a": measured, "b": [1, 2]}))
         assert drafted["columns"]["a"]["kind"] == "continuous"

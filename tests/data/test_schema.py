@@ -3,7 +3,7 @@
 import pytest
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import schema
+from dpgen_jax.data.table import schema
 
 GOOD = """\
 label: Class

@@ -8,8 +8,9 @@ from dpgen_jax import train
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import Private, UserError, unseal
-from dpgen_jax.data import load, schema, yaml_text
-from dpgen_jax.run import schema_purchase, side_releases
+from dpgen_jax.data import load
+from dpgen_jax.data.table import schema
+from dpgen_jax.run import purchase, side_releases
 
 TEXT = """\
 n,x,job,Class,big
@@ -49,8 +50,8 @@ def fake(monkeypatch):
         questions.append(("categories", epsilon, delta, unseal(values)))
         return tuple(sorted({text for text in unseal(values) if text and len(text) < 5}))
 
-    monkeypatch.setattr(schema_purchase.schema_queries, "bounds", bounds)
-    monkeypatch.setattr(schema_purchase.schema_queries, "categories", categories)
+    monkeypatch.setattr(purchase.single_releases, "bounds", bounds)
+    monkeypatch.setattr(purchase.single_releases, "categories", categories)
     return questions
 
 
@@ -92,7 +93,7 @@ def test_a_draft_loads_and_says_what_it_read(run, tmp_path):
 def test_every_entry_that_was_read_has_a_comment_beside_it(run, tmp_path):
     run("--label", "Class", "--out", "s.yaml")
     text = (tmp_path / "s.yaml").read_text(encoding="utf-8")
-    listed = yaml_text.document("s.yaml")["read_from_data"]
+    listed = schema.yaml_document("s.yaml")["read_from_data"]
     assert text.count("# read from private data") == len(listed) == 16
     assert "    kind: categorical\n    categories: [\"9\", \"10\"]  # read" in text
     assert "KEEP IT PRIVATE" in text and (tmp_path / "s.yaml").stat().st_mode & 0o077 == 0
@@ -236,7 +237,7 @@ def test_faults_are_found_before_anything_is_spent(run, fake, tmp_path, changes,
 
 def test_a_label_of_one_class_is_a_column_as_any_other(run, fake, tmp_path, monkeypatch):
     draft(run, tmp_path / "p.yaml", ("Class", "categories", "private"))
-    monkeypatch.setattr(schema_purchase.schema_queries, "categories", lambda *_: ("9",))
+    monkeypatch.setattr(purchase.single_releases, "categories", lambda *_: ("9",))
     run("--schema", "p.yaml", "--schema-epsilon", "1", "--schema-delta", "1e-6", "--out", "f.yaml")
     made = schema.read(str(tmp_path / "f.yaml"))
     column = next(column for column in made.spec.columns if column.name == "Class")
@@ -251,7 +252,7 @@ def test_what_no_value_came_out_of_is_spent_and_the_rest_is_kept(run, fake, tmp_
     def nothing(*_):
         raise UserError("cannot find bounds")
 
-    monkeypatch.setattr(schema_purchase.schema_queries, "bounds", nothing)
+    monkeypatch.setattr(purchase.single_releases, "bounds", nothing)
     with pytest.raises(UserError, match=r"stands out of the noise for n: declare .* in f.yaml"):
         run("--schema", "p.yaml", "--schema-epsilon", "1", "--schema-delta", "1e-6",
             "--out", "f.yaml")

@@ -10,7 +10,8 @@ import pytest
 
 from dpgen_jax.audit.folder import replay
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, subjects
+from dpgen_jax.data import load
+from dpgen_jax.data.table import subjects
 
 SCHEMA = """\
 label: grade

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, load
-from dpgen_jax.private.partition import assign
+from dpgen_jax.data import load
+from dpgen_jax.data.table import parsing
+from dpgen_jax.private.records import assign
 
 SCHEMA = """\
 label: Class
@@ -43,7 +44,7 @@ def read(tmp_path, monkeypatch):
     """Loads a text as a table, in blocks of some rows."""
     def inner(content, rows=None, **options):
         if rows:
-            monkeypatch.setattr(csv_files, "BLOCK_CELLS", rows * 6)
+            monkeypatch.setattr(parsing, "BLOCK_CELLS", rows * 6)
         (tmp_path / "s.yaml").write_text(SCHEMA)
         (tmp_path / "t.csv").write_text(content)
         return load(f"csv:{tmp_path / 't.csv'}", schema=str(tmp_path / "s.yaml"), **options)

@@ -10,20 +10,11 @@ import tracemalloc
 import pytest
 
 from dpgen_jax import schema as schema_command
-from dpgen_jax.core import reading
+from dpgen_jax.core import files
 from dpgen_jax.core.errors import MAX_COMPARED, nearest
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import (
-    csv_files,
-    load,
-    parsing,
-    schema,
-    schema_draft,
-    schema_label,
-    transform,
-    writing,
-    yaml_text,
-)
+from dpgen_jax.data import load
+from dpgen_jax.data.table import constraints, draft, parsing, schema, transform
 
 SCHEMA = """\
 label: y
@@ -53,20 +44,20 @@ def test_a_gz_bomb_is_stopped_while_it_is_read(place):
     """4,000 bytes that unpack to 4 MB: never more are kept than allowed."""
     (place / "bomb.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**20))
     (place / "adult.data.gz").write_bytes(gzip.compress(b"1,p\n" * 2**20))
-    with reading.limited(1e-3):
+    with files.limited(1e-3):
         refused("adult.data.gz holds more than the .* GB that are allowed; .*--max-gb", load,
                 "adult:.")
-    with reading.limited(4e-3):
+    with files.limited(4e-3):
         refused("rows of 1 encoded values takes 0.00.* GB", load, "csv:bomb.csv.gz",
                 schema="s.yaml")
     (place / "bomb.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1" * 2**21))
-    with reading.limited(4e-3):
+    with files.limited(4e-3):
         refused("line 2: longer than 40,000 bytes", load, "csv:bomb.csv.gz", schema="s.yaml")
 
 
 def test_the_held_out_part_is_counted_too(place):
     (place / "b.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**20))
-    with reading.limited(4e-3):
+    with files.limited(4e-3):
         refused("rows of 1 encoded values takes", load, "csv:a.csv", schema="s.yaml",
                 test_csv="b.csv.gz")
 
@@ -80,16 +71,16 @@ def test_a_draft_reads_within_a_limit_too(place):
 
 def test_what_the_cells_would_take_is_said_before_they_are_made(place):
     (place / "b.csv").write_text("a,y\n" + "1,p\n" * 10_000)
-    with reading.limited(2e-3):
+    with files.limited(2e-3):
         refused("b.csv: a table of 20,00. cells takes 0.00.* GB of memory, and 0.002 GB are .*"
-                "--max-gb", csv_files.read, place / "b.csv")
+                "--max-gb", parsing.read_csv, place / "b.csv")
     assert len(load("csv:b.csv", schema="s.yaml").y_train) == 10_000
 
 
 def test_one_enormous_line_and_one_enormous_cell(place):
     (place / "b.csv").write_text("a,y\n" + "1," * 100_000)
     refused("line 2: 100001 cells, expected 2", load, "csv:b.csv", schema="s.yaml")
-    with reading.limited(5e-3):
+    with files.limited(5e-3):
         refused("line 2: longer than 50,000 bytes", load, "csv:b.csv", schema="s.yaml")
     (place / "b.csv").write_text("a,y\n1," + "p" * 10**6)
     refused("line 2: field larger than", load, "csv:b.csv", schema="s.yaml")
@@ -102,7 +93,7 @@ def test_what_the_encoded_table_would_take_is_said(place):
     wide = SCHEMA.replace("[p, q]", "[p, q]") + "  b: {kind: categorical, categories: [%s]}\n"
     (place / "s.yaml").write_text(wide % ", ".join(f"v{i}" for i in range(20_000)))
     (place / "a.csv").write_text("a,y,b\n" + "1,p,v7\n" * 20)
-    with reading.limited(4e-3):
+    with files.limited(4e-3):
         refused(r"a: 20 rows of 20,001 encoded values \(column b has 20,000.*\) takes 0.0048 GB",
                 load, "csv:a.csv", schema="s.yaml")
 
@@ -112,8 +103,8 @@ def test_what_the_whole_file_would_take_is_said_at_its_first_rows(place, monkeyp
     wide = SCHEMA + "  b: {kind: categorical, categories: [%s]}\n"
     (place / "s.yaml").write_text(wide % ", ".join(f"v{i}" for i in range(20_000)))
     (place / "a.csv").write_text("a,y,b\n" + "1,p,v7\n" * 50_000)
-    monkeypatch.setattr("dpgen_jax.data.tables.encode", None)  # nothing is encoded
-    with reading.limited(3):
+    monkeypatch.setattr("dpgen_jax.data.table.tables.encode", None)  # nothing is encoded
+    with files.limited(3):
         refused(r"a.csv: about 50,00. rows of 20,001 encoded values \(column b has 20,000.*kind: "
                 r"codes.*\) takes 4 GB", load, "csv:a.csv", schema="s.yaml")
 
@@ -131,10 +122,10 @@ def test_reading_takes_no_more_than_the_estimate(place, row):
     (place / "b.csv").write_text("a,y\n" + f"{row}\n" * 20_000)
     logged = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reading, "require_memory", lambda what, needed: logged.append(needed))
+        patched.setattr(files, "require_memory", lambda what, needed: logged.append(needed))
         tracemalloc.start()
         try:
-            csv_files.read(place / "b.csv")
+            parsing.read_csv(place / "b.csv")
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -183,7 +174,7 @@ def test_other_yaml(place, text, match):
 
 
 def test_a_schema_has_a_size(place, monkeypatch):
-    monkeypatch.setattr(yaml_text, "MAX_BYTES", 100)
+    monkeypatch.setattr(schema, "MOST_YAML_BYTES", 100)
     (place / "s.yaml").write_text(SCHEMA + "#" * 100)
     refused("s.yaml holds more than", schema.read, "s.yaml")
 
@@ -237,8 +228,8 @@ def everything(columns: int, categories: int) -> None:
                           | {"y": ["p", "q"] * 5}, [f"line {i}" for i in range(10)])
     found = parsing.coded(parsed, cells)
     decoded = transform.decode(parsed.spec, transform.encode(parsed.spec, found.codes))
-    writing.cells(parsed.spec, decoded, found.y)
-    schema_draft.render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
+    constraints.written_cells(parsed.spec, decoded, found.y)
+    draft.render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
 
 
 @pytest.mark.parametrize(("columns", "categories"), [((50, 500), (5, 5)), ((2, 2), (200, 2000))])
@@ -265,7 +256,7 @@ def test_messages_stay_short(place):
 
 
 def test_a_label_has_at_most_so_many_classes(place):
-    many = ", ".join(f"v{i}" for i in range(schema_label.MAX_CLASSES + 1))
+    many = ", ".join(f"v{i}" for i in range(schema.MAX_CLASSES + 1))
     (place / "s.yaml").write_text(SCHEMA.replace("p, q", many))
     refused("column y: the label has 1,001 classes, and at most 1,000", schema.read, "s.yaml")
 

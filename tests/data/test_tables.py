@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import frames, load, schema, writing
-from dpgen_jax.data.transform import decode
+from dpgen_jax.data import load
+from dpgen_jax.data.table import constraints, frames, schema
+from dpgen_jax.data.table.transform import decode
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SCHEMA = """\
@@ -166,7 +167,7 @@ def test_options_that_do_not_apply(spec, options, match):
 
 
 def test_cells_are_the_same_columns_in_the_schemas_order(declared):
-    header, rows = writing.cells(declared.spec, np.array(CODES), np.array([0, 1, 0, 1]))
+    header, rows = constraints.written_cells(declared.spec, np.array(CODES), np.array([0, 1, 0, 1]))
     assert header == ["age", "Class", "pay", "job", "size"]
     assert rows == [["40", "0", "1.5", "cook", "S"], ["", "1", "-3.0", "a, b", "M"],
                     ["", "0", "1000.0", "", "L"], ["120", "1", "0.25", "nurse", "L"]]
@@ -177,14 +178,14 @@ def test_numbers_are_written_within_their_bounds():
         "x": {"kind": "continuous", "min": "-0.12345678", "max": "123456.78"},
         "y": {"kind": "ordinal", "categories": ["a", "b"]}}}, "s").spec
     codes = np.array([[-0.12345678], [123456.78], [2 / 3], [-0.0]])
-    written = [row[0] for row in writing.cells(spec, codes, np.zeros(4))[1]]
+    written = [row[0] for row in constraints.written_cells(spec, codes, np.zeros(4))[1]]
     assert written == ["-0.12345678", "123456.78", "0.666667", "0.0"]
 
 
 def test_what_is_written_reads_back_the_same(read, tmp_path):
     data = read(TEXT)
     codes = decode(data.spec, data.x_train)
-    header, rows = writing.cells(data.spec, codes, data.y_train)
+    header, rows = constraints.written_cells(data.spec, codes, data.y_train)
     with open(tmp_path / "back.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     back = read((tmp_path / "back.csv").read_bytes())
@@ -202,8 +203,9 @@ def test_a_pandas_frame_there_and_back(declared, read):
     np.testing.assert_array_equal(data.x_train, read(TEXT).x_train)
     assert data.y_train.tolist() == [0, 1, 0, 1] and data.y_test.tolist() == [0, 1]
     # For the journal: the same rows under another schema, and other rows under this one.
-    assert data.content == frames.content(frame.copy()) != ""
-    assert data.content != frames.content(frame.assign(pay=0.5)) != frames.content(frame.iloc[:2])
+    assert data.content == frames.content_of_frame(frame.copy()) != ""
+    assert data.content != frames.content_of_frame(frame.assign(
+        pay=0.5)) != frames.content_of_frame(frame.iloc[:2])
 
     back = frames.frame(data.spec, decode(data.spec, data.x_train), data.y_train)
     assert list(back.columns) == ["age", "Class", "pay", "job", "size"]
@@ -295,5 +297,6 @@ def test_a_category_may_hold_a_line_break(tmp_path):
     (tmp_path / "s.yaml").write_text(json.dumps(lines))
     (tmp_path / "t.csv").write_text('x,y\n"one\ntwo",p\nthree,q\n', newline="")
     data = load(f"csv:{tmp_path / 't.csv'}", schema=str(tmp_path / "s.yaml"))
-    header, rows = writing.cells(data.spec, decode(data.spec, data.x_train), data.y_train)
+    header, rows = constraints.written_cells(data.spec, decode(data.spec, data.x_train),
+                                             data.y_train)
     assert sorted(rows) == [["one\ntwo", "p"], ["three", "q"]] and header == ["x", "y"]

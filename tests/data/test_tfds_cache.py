@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dpgen_jax import train
-from dpgen_jax.core import hosts, picked, reading
+from dpgen_jax.core import arrays, files, hosts
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import cache, files, load, tfds, tfds_images
+from dpgen_jax.data import cache, load, tfds
+from dpgen_jax.data.images import files as images_files
 
 pytest.importorskip("tensorflow_datasets")
 PARTS = ("x_train", "y_train", "x_test", "y_test")
@@ -32,8 +33,8 @@ def folder(prepared, tmp_path, monkeypatch):
     shutil.copytree(prepared, tmp_path / "tfds")
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "MANY", 10)
-    monkeypatch.setattr(files, "BLOCK", 5)
+    monkeypatch.setattr(images_files, "MANY", 10)
+    monkeypatch.setattr(images_files, "BLOCK", 5)
     return tmp_path / "tfds/tiny_tfds/1.0.0"
 
 
@@ -58,16 +59,16 @@ def entries():
 def test_the_records_are_the_same(folder, decodes, monkeypatch, size):
     first, again = (load("tfds:tiny_tfds", image_size=size) for _ in range(2))
     assert decodes == ["test", "train", "test"]  # the test part is small
-    monkeypatch.setattr(files, "MANY", 1000)
+    monkeypatch.setattr(images_files, "MANY", 1000)
     small = load("tfds:tiny_tfds", image_size=size)
     for data in (first, again):
-        assert picked.mapping(data.x_train) and not picked.mapping(data.x_test)
+        assert arrays.mapping(data.x_train) and not arrays.mapping(data.x_test)
         assert data.spec == small.spec and data.notes == small.notes
         for name in PARTS:
             np.testing.assert_array_equal(getattr(data, name), getattr(small, name))
             assert getattr(data, name).dtype == getattr(small, name).dtype
         assert str(cache.location()) in data.private_notes[-1]
-    assert not small.private_notes and not picked.mapping(small.x_train)
+    assert not small.private_notes and not arrays.mapping(small.x_train)
     assert not first.x_train.flags.writeable
 
 
@@ -99,10 +100,10 @@ def test_another_size_or_a_changed_file_is_decoded_anew(folder, decodes):
         split["shardLengths"] = ["6"]
     (folder / "dataset_info.json").write_text(json.dumps(described))
     shutil.copy(test, train)
-    files.MANY = 6
+    images_files.MANY = 6
     data = load("tfds:tiny_tfds")
     np.testing.assert_array_equal(data.x_train, data.x_test)
-    assert picked.mapping(data.x_train) and picked.mapping(data.x_test)
+    assert arrays.mapping(data.x_train) and arrays.mapping(data.x_test)
     assert len(entries()) == 6  # one of each part, which the same files make
 
 
@@ -144,8 +145,8 @@ class Described:
 def test_records_that_fit_no_array(folder, tmp_path):
     def read(*images, size=None, count=None, place=folder):
         builder = Described(place, len(images) if count is None else count)
-        files.MANY = 1
-        return tfds_images.read("a", builder, "train", (
+        images_files.MANY = 1
+        return tfds.read_images("a", builder, "train", (
             {"image": image, "label": 1} for image in images), size)
 
     square = np.zeros((8, 8, 1), np.uint8)
@@ -160,12 +161,12 @@ def test_records_that_fit_no_array(folder, tmp_path):
     assert not entries()
     read(square, square, place=tmp_path / "gs:/bucket")  # nothing would tell of a change there
     assert not entries()
-    with reading.limited(100e-9):
+    with files.limited(100e-9):
         with pytest.raises(UserError, match="an array of 2 images like train image 0 takes"):
             read(square, square)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(hosts, "machines", lambda: 2)
-            patched.setattr(tfds_images.mapped, "LARGE", 1)
+            patched.setattr(tfds.base, "LARGE_ARRAY", 1)
             assert len(read(square, square)[1]) == 2
 
 
@@ -173,7 +174,7 @@ def test_records_that_fit_no_array(folder, tmp_path):
 def test_a_seeded_run_is_the_same_wherever_its_images_lie(folder, tmp_path, monkeypatch):
     made = {}
     for name, many in (("mapped", 10), ("read", 1000)):
-        monkeypatch.setattr(files, "MANY", many)
+        monkeypatch.setattr(images_files, "MANY", many)
         root = tmp_path / name
         train.command(["mixture", "--dataset=tfds:tiny_tfds", "--epsilon=5", "--delta=1e-2",
                        "--seed=3", "--out", str(root)])

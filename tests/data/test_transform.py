@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.data.transform import bounds, decode, encode
+from dpgen_jax.data.table.transform import bounds, decode, encode
 
 LABEL = Column("y", "categorical", categories=("no", "yes"))
 CATEGORIES = st.integers(1, 6).map(lambda k: tuple("abcdef"[:k]))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.evaluation import by_client as module
-from dpgen_jax.evaluation.by_client import by_client
+from dpgen_jax.evaluation import fidelity as module
+from dpgen_jax.evaluation.fidelity import by_client
 
 
 class Means:

@@ -10,7 +10,7 @@ from test_table_evaluation import FakeRelease
 
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.data import Dataset
-from dpgen_jax.evaluation import assess, judge, networks, smaller, utility
+from dpgen_jax.evaluation import assess, fidelity, networks, utility
 from dpgen_jax.evaluation.report.tables import from_real
 
 QUICK = networks.Schedule("short", epochs=1, min_steps=20, mlp_times=1, batch=32)
@@ -22,12 +22,13 @@ SIZES = (60, 50), (80, 40), (60, 30)
 def measured(monkeypatch):
     """A release that draws the same records whatever was trained on, and short schedules."""
     monkeypatch.setattr(assess, "Release", FakeRelease)
-    monkeypatch.setattr(assess.model, "tables", lambda *_: ())
-    monkeypatch.setattr(smaller, "sampled", lambda release, n, seed, by: small_datalens.images(
+    monkeypatch.setattr(assess.bundle, "tables", lambda *_: ())
+    monkeypatch.setattr(assess, "smaller_samples", lambda release, n, seed,
+                        by: small_datalens.images(
         n, seed))
     monkeypatch.setitem(utility.SETTINGS, "fast", dataclasses.replace(
         utility.SETTINGS["fast"], schedule=QUICK))
-    monkeypatch.setitem(judge.COURSES, "fast", judge.Course(QUICK))
+    monkeypatch.setitem(fidelity.COURSES, "fast", fidelity.Course(QUICK))
 
 
 def leaves(part, path=""):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from people_table import SPEC, table
 
-from dpgen_jax.evaluation import detection as d
+from dpgen_jax.evaluation import tables as d
 
 pytestmark = pytest.mark.slow
 
@@ -82,9 +82,9 @@ def test_few_rows_are_too_few_to_learn_from():
 def test_fidelity_has_floors_and_uses_held_out_rows():
     lines = []
     draws, test, real = [noise(200, s) for s in range(2)], table(200, 9), table(200, 8)
-    result = d.fidelity(draws, test, real, SPEC.classes, lines.append)
-    assert tuple(result) == d.METRICS and len(lines) == 2
+    result = d.detection_fidelity(draws, test, real, SPEC.classes, lines.append)
+    assert tuple(result) == d.DETECTION_METRICS and len(lines) == 2
     for score in result.values():
         assert len(score["values"]) == 2 and score["mean"] > 1.5 * score["floor"]
-    assert d.fidelity(draws, test, None, 2)["pmse"]["floor"] is None
+    assert d.detection_fidelity(draws, test, None, 2)["pmse"]["floor"] is None
     assert result["pmse"]["floor"] == d.detect(real, test, 2)["pmse"]

@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import inception, pretrained
-from dpgen_jax.nets import inception as nets
+from dpgen_jax.nets import classifiers as nets
 
 pytestmark = pytest.mark.slow  # the smallest block takes seconds to compile
 
@@ -200,7 +200,7 @@ def test_shrinking_reads_two_pixels_and_does_not_smooth():
 
 
 def test_images_are_resized_along_both_axes_and_scaled(monkeypatch):
-    monkeypatch.setattr(inception, "SIDE", 4)
+    monkeypatch.setattr(inception, "INCEPTION_SIDE", 4)
     x = np.array([[0, 1], [1, 0]], np.float32)[None, ..., None]
     expected = [[0, .25, .75, 1], [.25, .375, .625, .75], [.75, .625, .375, .25], [1, .75, .25, 0]]
     result = inception.prepare(x)

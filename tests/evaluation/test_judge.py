@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import judge as j
+from dpgen_jax.evaluation import fidelity as j
 from dpgen_jax.evaluation.networks import Schedule, predict
 
 QUICK = j.Course(Schedule("quick", epochs=2, min_steps=60, batch=64, learning_rate=2e-3))
@@ -30,7 +30,7 @@ def still(judge, x):
 
 @pytest.fixture(scope="module")
 def judge():
-    return j.train(bars(900), bars(200, 1), QUICK)
+    return j.train_judge(bars(900), bars(200, 1), QUICK)
 
 
 @pytest.mark.slow
@@ -38,7 +38,8 @@ def test_separable_images_are_learned_and_random_labels_are_not(judge):
     assert judge.test_accuracy > .95
     x, _ = bars(900)
     guess = np.random.default_rng(2).integers(0, 2, 900)
-    assert abs(j.train((x, guess), (bars(300, 3)[0], guess[:300]), QUICK).test_accuracy - .5) < .15
+    assert abs(j.train_judge((x, guess), (bars(300, 3)[0], guess[:300]),
+                             QUICK).test_accuracy - .5) < .15
 
 
 @pytest.mark.slow
@@ -61,7 +62,7 @@ def test_bytes_and_floats_are_the_same_image(judge):
 
 def test_the_seed_decides_everything_and_progress_is_logged(judge):
     lines = []
-    again = j.train(bars(900), bars(200, 1), QUICK, log=lines.append)
+    again = j.train_judge(bars(900), bars(200, 1), QUICK, log=lines.append)
     jax.tree.map(np.testing.assert_array_equal, again.params, judge.params)
     assert lines == ["judge: 5 epochs of 900 real images",
                      f"judge: accuracy {judge.test_accuracy:.4f} on 200 held-out images"]
@@ -74,7 +75,7 @@ def test_a_course_may_use_some_of_the_images(judge, monkeypatch):
     lines, seen = [], []
     monkeypatch.setattr(j, "fit_classifier", lambda net, x, *_: seen.append(x) or judge.params)
     course = j.Course(Schedule("short", epochs=1, min_steps=1), images=50)
-    assert j.train(bars(900), bars(9, 1), course, log=lines.append).epochs == 1
+    assert j.train_judge(bars(900), bars(9, 1), course, log=lines.append).epochs == 1
     assert lines[0] == "judge: 1 epochs of 50 real images"
     (x,) = seen
     assert x.shape == (50, 8, 8, 1) and not np.array_equal(x, bars(900)[0][:50])
@@ -120,7 +121,7 @@ def moved(params, x, key):
     ((bars(9)[0], np.full(9, -1)), bars(9), "label -1 in row 0 is outside")])
 def test_bad_images_are_refused(real, test, message):
     with pytest.raises(UserError, match=message):
-        j.train(real, test, QUICK)
+        j.train_judge(real, test, QUICK)
 
 
 @pytest.mark.slow
@@ -129,7 +130,7 @@ def test_smoothed_labels_leave_the_probabilities_as_they_are_meant():
     course = dataclasses.replace(QUICK, schedule=dataclasses.replace(
         QUICK.schedule, epochs=4, optimiser="muon", learning_rate=0.03, decay="warm",
         smoothing=0.1))
-    judge = j.train((x, y), bars(200, seed=9), course)
+    judge = j.train_judge((x, y), bars(200, seed=9), course)
     _, p = judge.see(x)
     np.testing.assert_allclose(p.sum(1), 1)
     assert judge.test_accuracy > 0.95 and np.median(p.max(1)) > 0.97  # smoothed: at most 0.95

@@ -7,7 +7,7 @@ import pytest
 from people_table import SPEC, table
 
 from dpgen_jax.core.types import Column
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals as m
 
 A = Column("a", "categorical", categories=("p", "q"), nullable=True)

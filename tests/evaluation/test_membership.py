@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import attacks as a
-from dpgen_jax.evaluation import membership as m
+from dpgen_jax.evaluation import membership as a
 
 STATEMENT = {"epsilon": 1.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
              "noise_source": "os-entropy"}
@@ -41,12 +40,12 @@ def memoriser(members, noise=0.0, share=1.0, fresh=None):
     def draw(n, seed):
         rng = np.random.default_rng([seed, 3])
         picked = rng.integers(0, len(members[1]), n)
-        x, y = a.flat(members[0])[picked], members[1][picked]
+        x, y = a.flat_records(members[0])[picked], members[1][picked]
         x = np.clip(x + noise * rng.normal(size=x.shape), 0, 1)
         if fresh:
             x_new, y_new = fresh(n, 100 + seed)
             new = rng.random(n) > share
-            x, y = np.where(new[:, None], a.flat(x_new), x), np.where(new, y_new, y)
+            x, y = np.where(new[:, None], a.flat_records(x_new), x), np.where(new, y_new, y)
         return x, y
 
     return draw
@@ -54,7 +53,7 @@ def memoriser(members, noise=0.0, share=1.0, fresh=None):
 
 def auroc(synthetic, population, seeds=2, n=400, statement=STATEMENT):
     draws = [synthetic(2 * n, seed) for seed in range(seeds)]
-    result, _ = m.membership(draws, population(n, 1), population(2 * n, 2), statement)
+    result, _ = a.membership(draws, population(n, 1), population(2 * n, 2), statement)
     return result
 
 
@@ -94,7 +93,7 @@ def test_an_overfit_generator_lies_between(population):
 def test_the_reference_takes_out_what_is_typical():
     """Candidates that lie where records are many score high, members or not: a ratio does not."""
     members, typical = rows(400, 1), rows(800, 2)
-    scored = a.scores(typical, memoriser(members)(800, 0), rows(400, 9))
+    scored = a.attack_scores(typical, memoriser(members)(800, 0), rows(400, 9))
     centre = -np.linalg.norm(typical[0][:, :6] - typical[0][:, :6].mean(0), axis=1)
     density, ratio = (np.corrcoef(centre, scored[name])[0, 1] for name in a.ATTACKS[1:])
     assert density > 0.5 > 0.3 > ratio
@@ -103,7 +102,7 @@ def test_the_reference_takes_out_what_is_typical():
 def test_a_class_that_is_never_drawn_and_records_without_spread_do_no_harm():
     members, others = rows(60, 1), rows(120, 2)
     for x in (rows(200, 3)[0], np.full((200, 10), 0.5)):
-        result, _ = m.membership([(x, np.zeros(200, int))], members, others, STATEMENT)
+        result, _ = a.membership([(x, np.zeros(200, int))], members, others, STATEMENT)
         assert all(0 <= s["auroc"]["mean"] <= 1 for s in result["attacks"].values())
 
 
@@ -111,30 +110,30 @@ def test_a_class_that_is_never_drawn_and_records_without_spread_do_no_harm():
 
 def test_thresholds_are_not_chosen_on_the_records_that_they_are_judged_on():
     rng = np.random.default_rng(0)
-    result = [m.measured(*rng.normal(size=(2, 100))) for _ in range(100)]
+    result = [a.measured(*rng.normal(size=(2, 100))) for _ in range(100)]
     assert abs(np.mean([f["advantage"] for f in result])) < 0.02  # the best of all gives 0.1
-    wide = [m.measured(*rng.normal(size=(2, 300)))["tpr_at_1_percent_fpr"] for _ in range(100)]
+    wide = [a.measured(*rng.normal(size=(2, 300)))["tpr_at_1_percent_fpr"] for _ in range(100)]
     assert 0.004 < np.mean(wide) < 0.012
 
 
 def test_measures_by_hand():
     high, low = np.arange(200) + 500.0, np.arange(200.0)
-    assert m.measured(high, low) == {"auroc": 1, "advantage": pytest.approx(1, abs=0.01),
+    assert a.measured(high, low) == {"auroc": 1, "advantage": pytest.approx(1, abs=0.01),
                                      "tpr_at_1_percent_fpr": 1}
-    assert m.measured(low, high)["auroc"] == 0
-    same = m.measured(np.ones(200), np.ones(200))
+    assert a.measured(low, high)["auroc"] == 0
+    same = a.measured(np.ones(200), np.ones(200))
     assert (same["auroc"], same["advantage"], same["tpr_at_1_percent_fpr"]) == (0.5, 0, 0)
-    assert set(m.measured(high[:190], low[:190])) == {"auroc", "advantage"}
+    assert set(a.measured(high[:190], low[:190])) == {"auroc", "advantage"}
 
 
 # What the guarantee allows.
 
 def bound(epsilon, delta=0.0, steps=1):
-    return m.Guarantee(epsilon, delta, steps)
+    return a.Guarantee(epsilon, delta, steps)
 
 
 def test_bounds_by_hand():
-    assert bound(0).allowed() == m.CHANCE
+    assert bound(0).allowed() == a.CHANCE
     assert bound(0, 0.1).advantage == pytest.approx(0.1)
     assert bound(0, 0.1).tpr(0.01) == pytest.approx(0.11)
     third = bound(LN3)
@@ -170,7 +169,7 @@ def test_bounds_are_those_of_the_trade_off_function(epsilon, delta, steps):
 @pytest.mark.parametrize("epsilon", [50.0, 700.0, 710.0, 1000.0])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_large_epsilons_do_not_overflow(epsilon, steps):
-    assert bound(epsilon, 1e-6, steps).allowed() == pytest.approx(dict.fromkeys(m.CHANCE, 1.0))
+    assert bound(epsilon, 1e-6, steps).allowed() == pytest.approx(dict.fromkeys(a.CHANCE, 1.0))
     assert all(0 <= v <= 1 for v in bound(1e-300, 1e-300, steps).allowed().values())
 
 
@@ -183,7 +182,7 @@ def test_large_epsilons_do_not_overflow(epsilon, steps):
     ({"guarantee": "no valid guarantee"}, "says 'no valid guarantee', which is no guarantee"),
     ({"relation": "edge-level"}, "no bound is known"), ({"unit": "family"}, "no bound is known")])
 def test_where_nothing_is_promised_nothing_is_allowed(change, why):
-    assert why in m.guarantee(STATEMENT | change)
+    assert why in a.guarantee(STATEMENT | change)
     result = auroc(memoriser(rows(40, 1)), rows, 1, 40, STATEMENT | change)
     assert result["allowed"] is None and not result["exceeds_guarantee"]
     assert "no guarantee holds" in result["sentence"] and why in result["sentence"]
@@ -193,8 +192,8 @@ def test_where_nothing_is_promised_nothing_is_allowed(change, why):
     ("replace-one", "record", 1), ("replace-one", "client", 1), ("add-remove", "record", 2),
     ("zero-out", "record", 2)])
 def test_relations_and_units(relation, unit, steps):
-    result = m.guarantee(STATEMENT | {"relation": relation, "unit": unit})
-    assert result == m.Guarantee(1.0, 1e-5, steps)
+    result = a.guarantee(STATEMENT | {"relation": relation, "unit": unit})
+    assert result == a.Guarantee(1.0, 1e-5, steps)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -205,15 +204,15 @@ def test_an_attack_at_the_bound_is_not_flagged_and_one_beyond_it_is(seed):
 
     def flagged(epsilon):
         right = math.exp(epsilon) / (1 + math.exp(epsilon))
-        scores = m.measured((rng.random(2000) < right) * 1.0, (rng.random(2000) > right) * 1.0)
-        result = {"x": {name: m.summary([value]) for name, value in scores.items()}}
-        return m._result(result, bound(1.0), 2000)["exceeds_guarantee"]
+        scores = a.measured((rng.random(2000) < right) * 1.0, (rng.random(2000) > right) * 1.0)
+        result = {"x": {name: a.summary([value]) for name, value in scores.items()}}
+        return a._result(result, bound(1.0), 2000)["exceeds_guarantee"]
 
     assert not flagged(1.0) and flagged(1.3)
 
 
 def test_a_large_epsilon_is_said_to_say_little_and_the_result_is_json():
-    result, keys = m.membership([rows(50, 0), rows(50, 1)], rows(50, 1), rows(100, 2),
+    result, keys = a.membership([rows(50, 0), rows(50, 1)], rows(50, 1), rows(100, 2),
                                 STATEMENT | {"epsilon": 10.0})
     assert "says little" in result["sentence"] and "allows at most 0.99995" in result["sentence"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
@@ -223,15 +222,15 @@ def test_a_large_epsilon_is_said_to_say_little_and_the_result_is_json():
 # Few and malformed records.
 
 def test_ten_held_out_records_are_enough_and_three_are_not():
-    result, keys = m.membership([rows(20, 0), rows(20, 1)], rows(30, 1), rows(10, 2), STATEMENT)
+    result, keys = a.membership([rows(20, 0), rows(20, 1)], rows(30, 1), rows(10, 2), STATEMENT)
     assert (result["n_members"], result["n_non_members"], result["n_reference"]) == (5, 5, 5)
     assert set(result["attacks"]["density"]) == {"auroc", "advantage"} and len(keys) == 6
     assert not result["exceeds_guarantee"]
     for n, n_others in ((30, 3), (1, 10)):
         with pytest.raises(UserError, match="hold out more"):
-            m.membership([rows(20, 0)], rows(n, 1), rows(n_others, 2), STATEMENT)
+            a.membership([rows(20, 0)], rows(n, 1), rows(n_others, 2), STATEMENT)
     with pytest.raises(UserError, match="seeds must be at least 1"):
-        m.membership([], rows(30, 1), rows(10, 2), STATEMENT)
+        a.membership([], rows(30, 1), rows(10, 2), STATEMENT)
 
 
 @pytest.mark.parametrize(("x", "message"), [
@@ -240,14 +239,14 @@ def test_ten_held_out_records_are_enough_and_three_are_not():
     (np.zeros((8, 10)), "one label a record"), (np.zeros(9), "one label a record")])
 def test_malformed_records_are_refused_in_one_line(x, message):
     with pytest.raises(UserError, match=message) as error:
-        m.membership([(x, np.zeros(9, int))], rows(30, 1), rows(30, 2), STATEMENT)
+        a.membership([(x, np.zeros(9, int))], rows(30, 1), rows(30, 2), STATEMENT)
     assert "\n" not in str(error.value)
 
 
 def test_labels_may_be_left_out_and_each_seed_is_logged():
     lines = []
     members, others = rows(60, 1)[0], rows(120, 2)[0]
-    result, _ = m.membership([(members, None)] * 2, (members, None), (others, None), STATEMENT,
+    result, _ = a.membership([(members, None)] * 2, (members, None), (others, None), STATEMENT,
                              lines.append)
     assert result["attacks"]["closest_record"]["auroc"]["mean"] == 1
     assert len(lines) == 2 and "density_ratio" in lines[1]

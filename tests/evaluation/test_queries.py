@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import Column
-from dpgen_jax.evaluation import queries
-from dpgen_jax.evaluation.queries import Query
+from dpgen_jax.evaluation import marginals
+from dpgen_jax.evaluation.marginals import Query
 
 NUMBER = Column("x", "continuous", 0.0, 10.0, nullable=True)
 WHOLE = Column("k", "integer", 0.0, 9.0)
@@ -29,21 +29,21 @@ def test_a_query_counts_the_rows_that_lie_in_all_its_ranges():
 
 def test_queries_are_of_three_columns_between_the_real_ends_and_of_categories_that_occur():
     table = cells(200)
-    drawn = queries.queries(table, COLUMNS)
-    assert len(drawn) == queries.QUERIES and len({query.columns for query in drawn}) == 24
+    drawn = marginals.queries(table, COLUMNS)
+    assert len(drawn) == marginals.QUERIES and len({query.columns for query in drawn}) == 24
     for query in drawn:
         assert len(set(query.columns)) == 3
         for i, low, high in zip(query.columns, query.low, query.high, strict=True):
             assert low <= high and np.nanmin(table[:, i]) <= low and high <= np.nanmax(table[:, i])
             assert i != 1 or (low == high and low in (0, 1))
-    assert drawn == queries.queries(table, COLUMNS) != queries.queries(table, COLUMNS, 1)
+    assert drawn == marginals.queries(table, COLUMNS) != marginals.queries(table, COLUMNS, 1)
 
 
 def test_the_error_is_the_mean_difference_of_shares():
     real, made = cells(300), cells(50, 1)
     made[:, 0] += 0.8
     by_hand = []
-    for query in queries.queries(real, COLUMNS):
+    for query in marginals.queries(real, COLUMNS):
         shares = []
         for table in (made, real):
             inside = np.ones(len(table), bool)
@@ -51,17 +51,17 @@ def test_the_error_is_the_mean_difference_of_shares():
                 inside &= (table[:, i] >= low) & (table[:, i] <= high)
             shares.append(inside.mean())
         by_hand.append(abs(shares[0] - shares[1]))
-    error = queries.query_error(made, real, COLUMNS)
+    error = marginals.query_error(made, real, COLUMNS)
     assert error == pytest.approx(np.mean(by_hand)) and error > 0.02
-    assert queries.query_error(real, real, COLUMNS) == 0
-    assert queries.query_error(cells(300, 2), real, COLUMNS) < error
+    assert marginals.query_error(real, real, COLUMNS) == 0
+    assert marginals.query_error(cells(300, 2), real, COLUMNS) < error
 
 
 def test_tables_of_few_columns_and_of_nulls_alone():
     one = np.array([[1.0], [2.0], [3.0]])
-    assert 0 < queries.query_error(one + 1, one, (WHOLE,)) <= 1
-    ends = {query.low + query.high for query in queries.queries(one, (WHOLE,))}
+    assert 0 < marginals.query_error(one + 1, one, (WHOLE,)) <= 1
+    ends = {query.low + query.high for query in marginals.queries(one, (WHOLE,))}
     assert ends == {(a, b) for a in (1, 2, 3) for b in range(a, 4)}
     nulls = np.full((3, 1), np.nan)
-    assert queries.queries(nulls, (NUMBER,)) == []
-    assert queries.query_error(one, nulls, (NUMBER,)) == 0
+    assert marginals.queries(nulls, (NUMBER,)) == []
+    assert marginals.query_error(one, nulls, (NUMBER,)) == 0

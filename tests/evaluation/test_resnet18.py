@@ -8,7 +8,7 @@ import safetensors.numpy
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import resnet18
-from dpgen_jax.nets.resnet18 import ResNet18
+from dpgen_jax.nets.classifiers import ResNet18
 
 
 @pytest.fixture(scope="module")

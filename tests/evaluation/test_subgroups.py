@@ -8,8 +8,8 @@ from people_table import SPEC, table
 
 from dpgen_jax.core.config import Evaluation, from_json, to_json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
-from dpgen_jax.data import transform, writing
-from dpgen_jax.evaluation import deviations, marginals, subgroups, table_models, targets
+from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.evaluation import marginals, prediction
 from dpgen_jax.evaluation import tables as t
 from dpgen_jax.evaluation.report import verdict
 from dpgen_jax.release import contents
@@ -22,9 +22,9 @@ FEW = Evaluation(seeds=1, samples=200, metrics=("gen2real", "real2real", "fideli
 def cheap(monkeypatch):
     """One model a target."""
     for name in ("COMMON", "REGRESSIONS"):
-        models = getattr(table_models, name)
+        models = getattr(prediction, name)
         kept = {"COMMON": "logistic_regression", "REGRESSIONS": "ridge_regression"}[name]
-        monkeypatch.setattr(table_models, name, {kept: models[kept]})
+        monkeypatch.setattr(prediction, name, {kept: models[kept]})
 
 
 def unlabelled(n, seed=0):
@@ -53,22 +53,22 @@ def test_a_spec_without_a_label_is_kept_and_writes_no_column():
     assert "targets" not in to_json(SPEC)
     assert (UNLABELLED.classes, UNLABELLED.class_names) == (1, ())
     x, y = unlabelled(3)
-    header, rows = writing.cells(UNLABELLED, transform.decode(UNLABELLED, x), y)
+    header, rows = constraints.written_cells(UNLABELLED, transform.decode(UNLABELLED, x), y)
     assert header == ["age", "sex", "pay", "mark"] and len(rows[0]) == 4
 
 
 def test_a_target_is_not_among_its_own_features():
     x, y = table(50)
     for column in SPEC.columns:
-        features, values = targets.Target(SPEC, column).problem((x, y))
+        features, values = prediction.Target(SPEC, column).problem((x, y))
         known = ~np.isnan(transform.decode(SPEC, x)[:, SPEC.columns.index(column)])
         assert features.shape == (known.sum(), x.shape[1] - column.width + 2)
         assert len(values) == known.sum() and np.isfinite(values).all()
     mark = SPEC.columns[3]
-    assert set(targets.Target(SPEC, mark).problem((x, y))[1]) <= {0, 1, 2}
-    assert targets.named(SPEC, ["ill"]) == []  # the label has its own part
+    assert set(prediction.Target(SPEC, mark).problem((x, y))[1]) <= {0, 1, 2}
+    assert prediction.named_targets(SPEC, ["ill"]) == []  # the label has its own part
     with pytest.raises(UserError, match="--targets agee: no such column, did you mean 'age'"):
-        targets.named(SPEC, ["agee"])
+        prediction.named_targets(SPEC, ["agee"])
 
 
 def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
@@ -76,7 +76,8 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     x, y = table(400, 1)
     women = transform.decode(SPEC, x)[:, 1] == 0
     kept = np.flatnonzero(women | (np.arange(400) % 40 == 0))  # hardly any men are made
-    groups = subgroups.subgroups(subgroups.named(SPEC, ["sex"]), [(x[kept], y[kept])], test, real)
+    groups = prediction.subgroups(prediction.named_groups(SPEC, ["sex"]), [(x[kept], y[kept])],
+                                  test, real)
     by_name = {group["group"]: group for group in groups}
     assert {*by_name} == {"f", "m"} and all(group["by"] == "sex" for group in groups)
     assert by_name["f"]["synthetic_share"]["mean"] > 0.9 > 0.6 > by_name["f"]["real_share"]
@@ -90,16 +91,16 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})
 
     few = (test[0][:40], test[1][:40])
-    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, None)
+    crossed = prediction.subgroups(prediction.named_groups(SPEC, ["sex, ill"]), [(x, y)], few, None)
     assert len(crossed) == 4 and sum(group["n_test"] for group in crossed) == 40
     for group in crossed:
         assert "too few held-out rows" in group["note"] and "real_share" not in group
 
 
 def test_a_number_is_parted_into_quarters_and_null(monkeypatch):
-    monkeypatch.setattr(subgroups._Predicted, "of", lambda *_: None)
+    monkeypatch.setattr(prediction._Predicted, "of", lambda *_: None)
     test = table(400, 9)
-    groups = subgroups.subgroups(subgroups.named(SPEC, ["pay"]), [table(50)], test, None)
+    groups = prediction.subgroups(prediction.named_groups(SPEC, ["pay"]), [table(50)], test, None)
     assert sum(group["n_test"] for group in groups) == 400 and len(groups) == 5
     null = next(group for group in groups if group["group"] == "pay null")
     assert null["n_test"] == np.isnan(transform.decode(SPEC, test[0])[:, 2]).sum()
@@ -111,20 +112,20 @@ def test_a_number_is_parted_into_quarters_and_null(monkeypatch):
     ("sex,sex", "a column is named twice"), ("", "no such column ''")])
 def test_a_wrong_subgroup_is_one_clear_line(text, match):
     with pytest.raises(UserError, match=match):
-        subgroups.named(SPEC, [text])
+        prediction.named_groups(SPEC, [text])
 
 
 def test_shares_are_wrong_where_they_are_off_by_more_than_chance():
     def shares(ones, n, real_ones, m):
         draw, test = ((np.zeros((k, 6)), np.repeat([1, 0], [part, k - part]))
                       for k, part in ((n, ones), (m, real_ones)))
-        return [share["wrong"] for share in deviations.label_shares([draw], test, SPEC)]
+        return [share["wrong"] for share in t.label_shares([draw], test, SPEC)]
 
     assert shares(500, 1000, 200, 1000) == [True, True]
     assert shares(210, 1000, 200, 1000) == [False, False]
     assert shares(20, 1000, 2, 1000) == [False, True]  # rare, and ten times as many
     assert shares(4, 100, 2, 100) == [False, False]  # twice as many, of which chance is enough
-    said = verdict.sentence({"label_shares": deviations.label_shares(
+    said = verdict.sentence({"label_shares": t.label_shares(
         [(np.zeros((10_000, 6)), np.resize([0, 1], 10_000))],
         (np.zeros((1000, 6)), np.repeat([1, 0], [200, 800])), SPEC)})
     assert said == "Class shares are wrong (yes is 50 % of synthetic rows and 20 % of real ones)."
@@ -137,16 +138,16 @@ def test_a_column_that_is_far_off_is_named_with_its_worst_values():
     made[:, 0] = 50.0
     distances = {column.name: {"mean": float(mean), "floor": 0.01} for column, mean in zip(
         columns, marginals.one_way_tvd(made, real, columns), strict=True)}
-    (said,) = deviations.far_off([made], real, columns, distances)
+    (said,) = t.far_off([made], real, columns, distances)
     assert said == (
         "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 54 "
         "(100 %, real 0 %). Too few: 10 to 14 (0 %, real 50 %), 90 to 94 (0 %, real 50 %).")
 
 
 def test_the_line_between_classes_is_drawn_by_the_training_rows():
-    line = table_models._line(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
+    line = prediction._line(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
     assert line == pytest.approx(0.25)
-    assert table_models._line(np.array([0.1, 0.2]), np.array([0, 0])) == 0.5
+    assert prediction._line(np.array([0.1, 0.2]), np.array([0, 0])) == 0.5
 
 
 def test_a_verdict_speaks_of_what_can_be_kept():
@@ -166,11 +167,11 @@ def test_a_verdict_speaks_of_what_can_be_kept():
 
 def test_bins_have_the_names_of_what_lies_in_them():
     age, ordinal = Column("age", "integer", 0, 100), SPEC.columns[3]
-    assert deviations.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
-    assert deviations.bin_names(age)[-2:] == ["95 to 100", "null"]
-    assert deviations.bin_names(ordinal) == ["low", "mid", "high", "null"]
+    assert t.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
+    assert t.bin_names(age)[-2:] == ["95 to 100", "null"]
+    assert t.bin_names(ordinal) == ["low", "mid", "high", "null"]
     for column in (age, Column("years", "integer", 1, 16), Column("x", "integer", -3, 4)):
-        names = deviations.bin_names(column)
+        names = t.bin_names(column)
         for value in range(int(column.low), int(column.high) + 1):
             place = int(np.argmax(marginals.bin_shares(np.array([float(value)]), column)))
             low, *high = map(int, names[place].split(" to "))

@@ -8,7 +8,7 @@ from people_table import SPEC, table
 
 from dpgen_jax import evaluate
 from dpgen_jax.core.types import TableSpec, UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import assess
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def dataset(monkeypatch):
     from dpgen_jax.release import bundle
 
     dataset = FakeDataset()
-    monkeypatch.setattr(assess.model, "tables", lambda *_: ())
+    monkeypatch.setattr(assess.bundle, "tables", lambda *_: ())
     monkeypatch.setattr(assess, "Release", FakeRelease)
     monkeypatch.setattr(assess, "Dataset", FakeDataset)
     monkeypatch.setattr(data, "load", lambda spec, **options: dataset)

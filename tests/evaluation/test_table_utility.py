@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import marginals as m
-from dpgen_jax.evaluation import table_models as models
+from dpgen_jax.evaluation import prediction as models
 from dpgen_jax.evaluation import tables as t
 from dpgen_jax.evaluation.scores import silent
 
@@ -114,8 +114,8 @@ def test_each_task_trains_and_tests_on_its_own_rows_and_trains_once(monkeypatch)
         judged.append((model, test[0].tobytes()))
         return models.Scores(0.5, 0.5, 0.5, 0.5, 0.5)
 
-    monkeypatch.setattr(t, "fit", fit)
-    monkeypatch.setattr(t, "judge", judge)
+    monkeypatch.setattr(t, "fit_model", fit)
+    monkeypatch.setattr(t, "judge_models", judge)
     test, real = table(30, 9), table(70, 8)
     utility(table, test, real, seeds=2, samples=40, classifiers=("lr",))
     draws = [table(40, seed)[0].astype(float).tobytes() for seed in range(2)]

@@ -11,9 +11,9 @@ from bars import bars, noise
 
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import classical, networks, scores
+from dpgen_jax.evaluation import networks, scores
 from dpgen_jax.evaluation import utility as u
-from dpgen_jax.evaluation.settings import setting_for
+from dpgen_jax.evaluation.utility import setting_for
 
 SCHEDULE = networks.Schedule("quick", epochs=1, min_steps=60, mlp_times=1)
 CHEAP = ("gaussian_nb", "lda", "decision_tree")
@@ -68,7 +68,7 @@ def test_swapped_labels_are_worth_less_than_noise(test_images):
 
 
 @pytest.mark.parametrize("classifier", [
-    name for name in u.CLASSIFIERS if classical.installed(name)])
+    name for name in u.ALL_CLASSIFIERS if u.is_installed(name)])
 def test_constant_images_are_worth_a_guess(classifier, test_images):
     constant = np.full((60, 8, 8, 1), 7, np.uint8), np.arange(60) % 4
     brief = dataclasses.replace(QUICK, schedule=networks.Schedule("brief", 1, 1))
@@ -144,8 +144,8 @@ def test_real_images_are_as_many_as_synthetic_ones_and_held_out_ones_are_not_tra
 
 def test_slow_classifiers_see_few_rows_and_the_output_says_so(monkeypatch, test_images):
     rows = {}
-    fit = classical.fit
-    monkeypatch.setattr(classical, "fit", lambda name, x, y, seed: rows.update(
+    fit = u.fit_classical
+    monkeypatch.setattr(u, "fit_classical", lambda name, x, y, seed: rows.update(
         {name: len(y)}) or fit(name, x, y, seed))
     setting = evaluate(bars(100), test_images)["setting"]
     assert rows == {"gaussian_nb": 90, "lda": 90, "decision_tree": 50}
@@ -239,7 +239,7 @@ def test_options_that_cannot_be_are_refused(options, message, test_images):
 
 
 def test_a_missing_xgboost_is_left_out_unless_it_was_requested(monkeypatch, test_images):
-    monkeypatch.setattr(classical, "installed", lambda name: name != "xgboost")
+    monkeypatch.setattr(u, "is_installed", lambda name: name != "xgboost")
     setting = dataclasses.replace(QUICK, classifiers=("lda", "xgboost"))
     out = evaluate(bars(60), test_images, setting=setting)
     assert list(out["gen2real"]) == ["lda"]
@@ -251,10 +251,10 @@ def test_a_missing_xgboost_is_left_out_unless_it_was_requested(monkeypatch, test
 def test_settings_say_what_they_are():
     full, fast = u.SETTINGS["full"], u.SETTINGS["fast"]
     assert (full.n_samples, fast.n_samples) == (60_000, 10_000)
-    assert full.classifiers == u.CLASSIFIERS and {*fast.classifiers} < {*full.classifiers}
-    assert {*full.classical_rows} <= {*classical.CLASSIFIERS}
+    assert full.classifiers == u.ALL_CLASSIFIERS and {*fast.classifiers} < {*full.classifiers}
+    assert {*full.classical_rows} <= {*u.CLASSICAL_CLASSIFIERS}
     assert "fast" in fast.info(fast.classifiers)["text"]
-    assert full.info(u.CLASSIFIERS)["classical_rows"] == full.classical_rows
+    assert full.info(u.ALL_CLASSIFIERS)["classical_rows"] == full.classical_rows
     assert full.info(["lda", "adaboost"])["classical_rows"] == {"adaboost": 2500}
 
 

@@ -13,24 +13,22 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from planted import toy as adversary
 
-from dpgen_jax.accountant.ledger import Ledger, account, read
-from dpgen_jax.accountant.totals import Account
-from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.accountant.ledger import Account, Ledger, account, read
+from dpgen_jax.aggregation.mechanism import LocalMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Spec, UserError
 from dpgen_jax.data import Dataset
-from dpgen_jax.federated import rounds
+from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Client, Seat, open_client
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.methods import gswgan
-from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.run.request import Request
+from dpgen_jax.nets.resnet import CriticNet, ResNetNet
+from dpgen_jax.run.planning import Request
+from tests.planted import toy as adversary
 
 SPEC = ImageSpec(8, 8, 1, 3)
 CLIENTS, STEPS, SEED = 3, 4, 7
@@ -94,8 +92,8 @@ def join(root: Path, number: int = 0, *, budget: Budget = BUDGET, seed: int | No
 
 @functools.cache
 def _first() -> Question:
-    conversation = rounds.Conversation(TERMS, method())
-    return conversation.ask(rounds.initial_state(method(), SEED), 0)[1]
+    conversation = server.Conversation(TERMS, method())
+    return conversation.ask(server.initial_state(method(), SEED), 0)[1]
 
 
 def question(turn: int, step: int = 0, **arrays) -> Question:
@@ -141,10 +139,11 @@ def train(path: Path, exchange: Together, *, steps: int = STEPS, budget: Budget 
     rows: list[dict] = []
     built = built or method()
     with new_ledger(path, budget) as ledger:
-        hooks = rounds.RoundHooks(on_round=lambda state, row: rows.append(row),
+        hooks = server.RoundHooks(on_round=lambda state, row: rows.append(row),
                                   log=(said if said is not None else []).append, **options)
-        state = rounds.train(rounds.Conversation(TERMS, built), rounds.initial_state(built, SEED),
-                             ledger, exchange, steps, hooks)
+        state = server.train_rounds(server.Conversation(TERMS, built),
+                                    server.initial_state(built, SEED),
+                                    ledger, exchange, steps, hooks)
     return state, rows, ledger
 
 

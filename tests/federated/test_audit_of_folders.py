@@ -11,12 +11,13 @@ import pytest
 
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import releases
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.audit.folder import spending
+from dpgen_jax.core import run_folder as core_run_folder
+from dpgen_jax.core.config import DataOptions
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Terms
-from dpgen_jax.run import costs, metrics
+from dpgen_jax.run import costs
 
 STEPS = 2
 pytestmark = pytest.mark.slow
@@ -63,7 +64,7 @@ def audit(root):
 def test_a_client_is_checked_by_its_terms_its_charges_and_its_bits(folders, tmp_path, journal):
     report, open_ones = audit(folders / "client-0")
     assert report.exit_code == 0, open_ones
-    bits, = (f for f in report.findings if f.check == releases.ONCE)
+    bits, = (f for f in report.findings if f.check == spending.ONCE)
     assert f"digests of {STEPS} rounds, all different" in bits.detail
     other = tmp_path / "client-0"
     shutil.copytree(folders / "client-0", other)
@@ -78,6 +79,7 @@ def test_a_server_names_what_the_folders_of_clients_tell(folders, journal):
     report, open_ones = audit(folders / "server")
     assert not any(f.verdict == Verdict.FAILS for f in open_ones.values()), open_ones
     assert any("each client's own folder" in limit for limit in report.limits)
-    rows = metrics.read(folders / "server/metrics.jsonl")
-    assert [set(row) & {metrics.EPSILON, metrics.BUDGET_EPSILON} for row in rows] == [
-        {metrics.EPSILON}] * STEPS
+    rows = core_run_folder.read(folders / "server/metrics.jsonl")
+    assert [set(row) & {core_run_folder.EPSILON, core_run_folder.BUDGET_EPSILON}
+            for row in rows] == [
+        {core_run_folder.EPSILON}] * STEPS

@@ -9,18 +9,18 @@ import federation as fed
 import jax
 import numpy as np
 import pytest
-from planted import toy as adversary
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation import bits
+from dpgen_jax.aggregation import noise
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec, UserError
-from dpgen_jax.federated import store
+from dpgen_jax.federated import client as federated_client
 from dpgen_jax.federated.client import Seat, open_client
+from tests.planted import toy as adversary
 
 
 def charged(root, number=0):
@@ -39,7 +39,7 @@ def test_an_answer_is_charged_noised_and_kept(tmp_path):
         assert np.abs(answer).max() > 1  # one unit votes -1, 0 or 1: the rest is noise
         visit = fed.method().mechanism.events(1)
         assert client.ledger.spent() == visit
-        assert client.ledger.epsilon() == gaussian.epsilon(visit, fed.BUDGET.delta)
+        assert client.ledger.epsilon() == composition.epsilon_of(visit, fed.BUDGET.delta)
         assert client.noise == "os-entropy" and client.last_round == 0
     header = books.read(tmp_path / "client-0/ledger.jsonl")[0]
     assert (header["unit"], header["relation"]) == ("client", "replace-one")
@@ -50,7 +50,7 @@ def test_noise_is_the_clients_own(tmp_path, monkeypatch):
     with fed.join(tmp_path) as client:
         answer = client.answer(fed.question(3))
     mechanism = fed.method().mechanism
-    secret = bits.SeededBits(fed.SEED).draw_for(np.array([[0]]), 3, mechanism.client_bits_shape)
+    secret = noise.SeededBits(fed.SEED).draw_for(np.array([[0]]), 3, mechanism.client_bits_shape)
     message = answer - np.asarray(mechanism.noise.sample(secret[0, 0]))
     assert np.abs(message).max() == 1 and (np.abs(message).sum(1) == adversary.TOP_K).all()
 
@@ -109,7 +109,7 @@ def test_a_malformed_question_costs_nothing(tmp_path, fields, message):
     with fed.join(tmp_path) as client:
         with pytest.raises(UserError, match=message):
             client.answer(dataclasses.replace(fed.question(0), **fields))
-        assert client.ledger.steps_charged == 0 and client.last_round == store.NEVER
+        assert client.ledger.steps_charged == 0 and client.last_round == federated_client.NEVER
 
 
 def test_the_clients_own_budget_decides(tmp_path):
@@ -122,7 +122,8 @@ def test_the_clients_own_budget_decides(tmp_path):
                 break
         spent, visit = client.ledger.spent(), fed.method().mechanism.events(1)
         assert turn == spent[0][1] > 0
-        assert gaussian.epsilon(spent, 1e-5) <= 2 < gaussian.epsilon((*spent, *visit), 1e-5)
+        assert composition.epsilon_of(spent, 1e-5) <= 2 < composition.epsilon_of((*spent, *visit),
+                                                                                 1e-5)
         state = remembered(client)
         with pytest.raises(BudgetExceeded, match="allows no 1 more steps"):
             client.answer(fed.question(turn + 1))
@@ -163,8 +164,9 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-MOMENTS = [("reserve", Ledger, 0, False), ("draw_for", bits.OsBits, 1, False),
-           ("write", store, 1, False), ("replace", os, 1, False), ("sync", store, 1, True),
+MOMENTS = [("reserve", Ledger, 0, False), ("draw_for", noise.OsBits, 1, False),
+           ("write_memory", federated_client, 1, False), ("replace", os, 1, False),
+           ("sync", federated_client, 1, True),
            ("settle", Ledger, 1, True)]
 
 

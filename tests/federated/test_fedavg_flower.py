@@ -18,7 +18,7 @@ from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Question, Terms
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.nets.pair import ConvNet
 from dpgen_jax.run import lifecycle
 
 pytestmark = pytest.mark.slow

@@ -7,16 +7,16 @@ import federation as fed
 import jax
 import numpy as np
 import pytest
-from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.types import Pretraining, UserError
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
-from dpgen_jax.private import packing, partition, teachers
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.pretraining import pretrain
 from dpgen_jax.run import lifecycle, loop
+from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 
@@ -85,12 +85,12 @@ def test_a_warm_start_is_the_same_too(tmp_path):
     owners = np.repeat(np.arange(3), SIZES[:3])
     x, y = (np.concatenate([getattr(d, name) for d in data]) for name in ("x_train", "y_train"))
     layout = adversary.layout(chunk=1, units=3)
-    dealt = partition.by_client(owners, 3, fed.config().client_records)
+    dealt = sealing.by_client(owners, 3, fed.config().client_records)
     placed = teachers.place(sealing.deal(sealing.seal(x, y, adversary.SPEC), dealt,
                                          layout.local_units), layout)
     cold = loop.initial_state(method, jax.random.key(fed.SEED), layout).units
     *_, (units, _) = pretrain(method, cold, placed, layout)
-    (stacked,) = packing.blocks(units, layout, 3)
+    (stacked,) = streaming.blocks(units, layout, 3)
     for i in range(3):
         with fed.join(tmp_path, i, built=method, data=data[i]) as client:
             own = jax.tree.map(lambda a, i=i: a[i], stacked)

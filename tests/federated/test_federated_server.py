@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import UserError
-from dpgen_jax.federated import rounds, saved, server
+from dpgen_jax.federated import server
 from dpgen_jax.federated.messages import Reply, Terms
 from dpgen_jax.run import checkpoint
-from dpgen_jax.run.folder import RunFolder
+from tests.planted import toy as adversary
 
 LARGEST = fed.method().mechanism.largest
 VISIT = fed.method().mechanism.events(1)
@@ -76,7 +76,7 @@ def test_only_what_a_client_can_draw_is_sound(kind, shape, entry):
     values = np.full(shape, entry).astype(kind)
     reply = Reply(0, 0, values, "os-entropy")
     sound = values.dtype == np.int32 and values.shape == adversary.SHAPE and abs(entry) <= LARGEST
-    assert (rounds.fault(reply, fed.question(0), fed.method().mechanism) is None) == sound
+    assert (server.fault_of_reply(reply, fed.question(0), fed.method().mechanism) is None) == sound
 
 
 def test_every_answer_of_a_client_is_sound(joined):
@@ -84,21 +84,22 @@ def test_every_answer_of_a_client_is_sound(joined):
     for turn in range(5):
         question = fed.question(turn)
         reply = Reply(0, turn, client.answer(question), client.noise)
-        assert rounds.fault(reply, question, fed.method().mechanism) is None
+        assert server.fault_of_reply(reply, question, fed.method().mechanism) is None
 
 
 def test_a_client_counts_once(joined):
     reply = Reply(1, 0, good(), "os-entropy")
     said = []
-    accepted = rounds.sound([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0), [0, 1],
-                            fed.method().mechanism, said.append)
+    accepted = server.sound_replies([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0),
+                                    [0, 1],
+                                    fed.method().mechanism, said.append)
     assert accepted == {1: reply}
     assert said == ["round 0: the answer of client 1 is its second; dropped"]
 
 
 def test_the_mean_is_over_those_who_answered():
-    conversation = rounds.Conversation(fed.TERMS, fed.method())
-    state = rounds.initial_state(fed.method(), fed.SEED)
+    conversation = server.Conversation(fed.TERMS, fed.method())
+    state = server.initial_state(fed.method(), fed.SEED)
     query, question = conversation.ask(state, 0)
     replies = {c: Reply(c, 0, good(c + 1), "os-entropy") for c in (0, 2)}
     state, _ = conversation.absorb(state, query, replies)
@@ -162,9 +163,9 @@ def test_a_rotation_asks_one_group_a_turn(tmp_path, joined):
 
 def test_the_cohort_when_a_client_is_away():
     mechanism = fed.method(clients=5, n_cohorts=2).mechanism
-    assert rounds.queried_clients(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
-    assert rounds.queried_clients(mechanism, 3, {0, 1, 2, 4}) == [1]
-    assert rounds.queried_clients(mechanism, 0, {1, 7, -2}) == []
+    assert server.queried_clients(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
+    assert server.queried_clients(mechanism, 3, {0, 1, 2, 4}) == [1]
+    assert server.queried_clients(mechanism, 0, {1, 7, -2}) == []
 
 
 def test_a_precision_in_which_no_client_computes_is_refused(tmp_path):
@@ -191,13 +192,13 @@ def test_an_error_after_the_last_answer_leaves_a_checkpoint(tmp_path, joined, mo
         sample=lambda model, key, labels: jnp.zeros((len(labels), *adversary.SPEC.shape)))
     monkeypatch.setattr(Terms, "build", lambda terms, runtime: method)
     monkeypatch.setattr(server.stages, "publish", lambda *_: 1 / 0)
-    keep, calls = saved.keep, []
+    keep, calls = server.keep_state, []
 
     def failing(*args):
         calls.append(args)
         return keep(*args) if len(calls) > fed.STEPS else None
 
-    monkeypatch.setattr(saved, "keep", failing)
+    monkeypatch.setattr(server, "keep_state", failing)
     with pytest.raises(ZeroDivisionError):
         server.run(fed.request(tmp_path / "run"), adversary.SPEC, fed.Together(joined()))
     assert checkpoint.steps(RunFolder(tmp_path / "run").checkpoints) == [fed.STEPS]
@@ -220,20 +221,20 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
     clients = [fed.join(tmp_path / "again", i) for i in range(3)]
     exchange = fed.Together(clients)
     with fed.new_ledger(tmp_path / "ledger") as ledger:
-        state = rounds.initial_state(fed.method(), fed.SEED)
-        conversation = rounds.Conversation(fed.TERMS, fed.method())
-        rounds.train(conversation, state, ledger, exchange, 2, rounds.RoundHooks(
-            on_round=lambda state, row: saved.save(files, state, ledger)))
+        state = server.initial_state(fed.method(), fed.SEED)
+        conversation = server.Conversation(fed.TERMS, fed.method())
+        server.train_rounds(conversation, state, ledger, exchange, 2, server.RoundHooks(
+            on_round=lambda state, row: server.save_state(files, state, ledger)))
         ledger.reserve(VISIT, 1)  # a third question left, and the server died
         lost = fed.question(2)
         for client in clients[:2]:
             client.answer(dataclasses.replace(lost, step=2))
     with fed.Ledger.open(tmp_path / "ledger") as ledger:
-        state = saved.latest(files, rounds.initial_state(fed.method(), 99), ledger)
+        state = server.latest_state(files, server.initial_state(fed.method(), 99), ledger)
         assert state.step == 2 and state.noise == {"seeded: no privacy claim"}
         assert fed.same(state.public.seen[:2], whole.public.seen[:2])
-        state = rounds.train(conversation, state, ledger, exchange, 3,
-                             rounds.RoundHooks(on_round=lambda state, row: None))
+        state = server.train_rounds(conversation, state, ledger, exchange, 3,
+                                    server.RoundHooks(on_round=lambda state, row: None))
         assert state.step == 3 and exchange.questions[-1][0] == 3 and ledger.steps_charged == 4
     assert [client.ledger.steps_charged for client in clients] == [4, 4, 3]
     for client in clients:
@@ -243,10 +244,10 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
 def test_an_older_ledger_is_refused(tmp_path, joined):
     files = RunFolder(tmp_path)
     files.private.mkdir()
-    state = rounds.initial_state(fed.method(), fed.SEED)
+    state = server.initial_state(fed.method(), fed.SEED)
     with fed.new_ledger(tmp_path / "long") as ledger:
         ledger.reserve(VISIT, 1)
-        saved.save(files, state, ledger)
+        server.save_state(files, state, ledger)
     with fed.new_ledger(tmp_path / "short") as ledger, \
             pytest.raises(UserError, match="bring back the file"):
-        saved.latest(files, state, ledger)
+        server.latest_state(files, state, ledger)

@@ -13,11 +13,12 @@ import pytest
 import runs
 
 from dpgen_jax import federate
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import to_json
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.join import terms_of
-from dpgen_jax.run import lifecycle, metrics
+from dpgen_jax.run import lifecycle
 
 pytestmark = pytest.mark.long
 
@@ -149,14 +150,14 @@ def test_a_federation_of_processes_survives_its_clients(tmp_path):
     for name, text in (("client", CLIENT), ("server", SERVER)):
         (tmp_path / f"app/faulty_{name}.py").write_text(text.replace("ROOT", str(tmp_path)))
     said = run(tmp_path)
-    rows = metrics.read(tmp_path / "run/metrics.jsonl")
+    rows = run_folder.read(tmp_path / "run/metrics.jsonl")
     twin = in_process(tmp_path, rows)
 
     assert [row["clients"] for row in rows] == [[0, 1, 2], [0], [0, 2]], said
     assert [row["asked"] for row in rows] == [3, 3, 2]
     assert "round 1: the answer of client 1 holds float32, expected int32; dropped" in said
     assert "release: run/release (3 steps; none: the noise was made from a seed" in said
-    assert all("epsilon" not in row and row[metrics.BUDGET_EPSILON] > 0 for row in rows)
+    assert all("epsilon" not in row and row[run_folder.BUDGET_EPSILON] > 0 for row in rows)
     release = lifecycle.load(tmp_path / "run")
     assert fed.same(release.model, twin.model)
     assert release.privacy == to_json(twin.privacy) | {"noise_source": "seeded: no privacy claim"}

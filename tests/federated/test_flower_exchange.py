@@ -157,8 +157,8 @@ def test_no_word_of_a_node_stops_the_others(case):
     server.gather(1800)
     said = []
     question = fed.question(0)
-    replies = fed.rounds.sound(server.ask(question, [0, 1, 2]), question, [0, 1, 2],
-                               fed.method().mechanism, said.append)
+    replies = fed.server.sound_replies(server.ask(question, [0, 1, 2]), question, [0, 1, 2],
+                                       fed.method().mechanism, said.append)
     assert sorted(replies) == [0, 2] and len(said) == (case not in ("an error", "silence"))
 
 

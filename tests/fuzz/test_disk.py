@@ -13,12 +13,11 @@ from ledgers import COUNTS, HEADER, block
 from benchmarks.fuzzing import histories, read_runs
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.methods import datalens
-from dpgen_jax.release import pictures
-from dpgen_jax.run import lifecycle, loop
-from dpgen_jax.run.folder import read_json, write_json
+from dpgen_jax.run import lifecycle, loop, stages
 
 
 @functools.cache
@@ -132,7 +131,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
     with Disk(place, look) as disk, monkeypatch.context() as patched:
         patched.setattr(OsBits, "draw", draw)
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
-        patched.setattr(pictures, "write", lambda *_: None)
+        patched.setattr(stages, "write_pictures", lambda *_: None)
         lifecycle.run(
             read_runs.request(place / "run", False), read_runs.records(), log=lambda line: None
         )

@@ -9,7 +9,7 @@ from benchmarks import fuzz, kills
 from benchmarks.fuzzing.cases_ledger import falls_short, longest_prefix, valid
 from benchmarks.killing import verdict
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.discrete_laplace import class_counts_event
+from dpgen_jax.aggregation.single_releases import class_counts_event
 from dpgen_jax.core.errors import UserError, one_line
 
 

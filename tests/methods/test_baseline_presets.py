@@ -9,7 +9,7 @@ import numpy as np
 from dpgen_jax import presets
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods import dpgan
-from dpgen_jax.nets.plain import Mlp
+from dpgen_jax.nets.pair import Mlp
 
 
 def test_the_linear_networks_are_those_of_the_paper():

@@ -8,7 +8,7 @@ import pytest
 from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.methods.shared import table_rounds
 from dpgen_jax.methods.shared.table_plan import Plan
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared.table_tree import Fit
 
 N, CODES = 4000, 800
 ZIPS = tuple(f"{i:05d}" for i in range(CODES))
@@ -28,7 +28,7 @@ def masses(true: np.ndarray, sigma: float) -> np.ndarray:
     released = np.zeros(plan.columns, np.float32)
     released[:counts.size] = (counts * weights + noise).ravel()
     public = jax.jit(lambda sums: table_rounds.after_histograms(
-        fit, table_rounds.start(fit), sums))(jnp.asarray(released))
+        fit, table_rounds.start_rounds(fit), sums))(jnp.asarray(released))
     return np.asarray(public.fine[0, :CODES + 1])
 
 

@@ -16,21 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax import presets, train
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import NonPrivateEvent
+from dpgen_jax.aggregation.bound import Unbounded, as_float
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.plain import Unbounded, as_float
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import dcgan
-from dpgen_jax.nets.critic import Critic, CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.nets.resnet import Critic, CriticNet, ResNetNet
 from dpgen_jax.run import calibrate_config, lifecycle
 
 KEY, OPEN = jax.random.key(3), Budget(math.inf, 1e-3)
@@ -164,7 +163,7 @@ def test_presets_promise_nothing(name):
     )
     built = dcgan.mechanism(config, preset.spec)
     assert preset.epsilon == math.inf and config.sigma == 0 and built.n_units == 1
-    assert gaussian.epsilon(built.events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(built.events(1), 1e-5) == math.inf
     assert jax.eval_shape(dcgan.build(config, preset.spec).init, KEY)
     assert presets.get("dcgan")[0] == "glyphs"
     with pytest.raises(UserError, match="gives no privacy"):

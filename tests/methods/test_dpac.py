@@ -15,13 +15,13 @@ import small_gswgan
 from small_gswgan import KEY, ROWS
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.core.config import Budget, from_json, to_json
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import dpac, gswgan
 from dpgen_jax.methods.shared.critics import Query
-from dpgen_jax.nets.critic import class_score
+from dpgen_jax.nets.resnet import class_score
 from dpgen_jax.run import calibrate_config
 
 RNG = np.random.default_rng(2)
@@ -253,7 +253,8 @@ def test_a_preset_is_complete_within_its_budget(name):
     config = calibrate_config.complete(
         "dpac", preset.config, preset.spec, Budget(preset.epsilon, preset.delta)
     )
-    costs = gaussian.epsilon(dpac.mechanism(config, preset.spec).events(config.steps), preset.delta)
+    costs = composition.epsilon_of(dpac.mechanism(config, preset.spec).events(config.steps),
+                                   preset.delta)
     assert costs <= preset.epsilon and config.critics <= preset.records
     assert preset.delta < 1 / preset.records or preset.epsilon == math.inf
     assert from_json(dpac.Config, json.loads(json.dumps(to_json(config)))) == config
@@ -262,7 +263,8 @@ def test_a_preset_is_complete_within_its_budget(name):
 def test_as_published():
     config = dataclasses.replace(small_gswgan.dp(), critics=2543, critics_per_step=1, batch=32,
                                  sigma=0.61135, accounting="as-published")
-    assert gaussian.epsilon(dpac.mechanism(config, small_datalens.SPEC).events(1), 0.1) == math.inf
+    assert composition.epsilon_of(dpac.mechanism(config, small_datalens.SPEC).events(1),
+                                  0.1) == math.inf
     published = methods.published("dpac", config, 1e-5)
     assert published.epsilon(20_000) == pytest.approx(9.2318, abs=5e-5)
 

@@ -15,17 +15,17 @@ from dp_accounting.pld import PLDAccountant
 from jax.flatten_util import ravel_pytree
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import ImageSpec, Private, UserError, unseal
 from dpgen_jax.methods import dpcgan, dpgan
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import Conv, ConvNet, Mlp, MlpNet
-from dpgen_jax.private import partition, teachers
+from dpgen_jax.nets.pair import Conv, ConvNet, Mlp, MlpNet
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private.layout import spread
+from dpgen_jax.private import teachers
+from dpgen_jax.private.teachers import spread
 from dpgen_jax.run import calibrate_config, fitting, lifecycle, loop
 
 N = 50
@@ -42,7 +42,7 @@ def where(chunk=4, devices=1, parallel="shard_map"):
 
 
 def placed(x, y, layout):
-    dealt = partition.assign(N, N, small_datalens.KEY)
+    dealt = sealing.assign(N, N, small_datalens.KEY)
     return teachers.place(
         sealing.deal(sealing.seal(x, y, small_datalens.SPEC), dealt), layout
     ), dealt.index
@@ -98,7 +98,7 @@ def round_0(chunk=4, devices=1, parallel="shard_map"):
 @pytest.mark.slow
 def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
     inner, released, who = round_0()
-    (x, y), order = small_datalens.images(N), partition.assign(N, N, small_datalens.KEY).index[:, 0]
+    (x, y), order = small_datalens.images(N), sealing.assign(N, N, small_datalens.KEY).index[:, 0]
     net = Conv(CONFIG.discriminator, small_datalens.SPEC)
 
     def gradient(record):
@@ -133,7 +133,7 @@ def neighbours(record):
 
 @pytest.mark.slow
 def test_a_record_counts_where_it_is_sampled_and_nowhere_else():
-    order = partition.assign(N, N, small_datalens.KEY).index[:, 0]
+    order = sealing.assign(N, N, small_datalens.KEY).index[:, 0]
     _, _, who = round_0()
     outside = next(unit for unit in range(N) if unit not in who)
     for unit, changes in ((int(who[0]), True), (outside, False)):
@@ -189,7 +189,7 @@ def test_epsilon_of_every_preset_by_another_accountant(name, preset):
         Budget(chosen.epsilon, chosen.delta),
     )
     events = methods.get(name).mechanism(config, chosen.spec).events(config.steps)
-    spent = gaussian.epsilon(events, chosen.delta)
+    spent = composition.epsilon_of(events, chosen.delta)
     other = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE,
                           value_discretization_interval=1e-3)
     other.compose(dp_accounting.PoissonSampledDpEvent(
@@ -220,7 +220,8 @@ def test_the_weaker_relation_costs_less_and_is_said():
     both = [dataclasses.replace(CONFIG, sigma=1.5, relation=r) for r in ("replace-one", "zero-out")]
     replace, zero_out = (dpgan.mechanism(c, small_datalens.SPEC) for c in both)
     assert zero_out.relation == "zero-out"
-    assert gaussian.epsilon(zero_out.events(50), 1e-5) < gaussian.epsilon(replace.events(50), 1e-5)
+    assert composition.epsilon_of(zero_out.events(50),
+                                  1e-5) < composition.epsilon_of(replace.events(50), 1e-5)
 
 
 @pytest.mark.parametrize(("fields", "words"), [

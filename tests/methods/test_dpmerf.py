@@ -13,7 +13,7 @@ import small_datalens
 from small_dpmerf import IMAGE, TABLE, records
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.data import Dataset

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import small_datalens
 
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import checkpoint, lifecycle, loop, metrics, monitor
+from dpgen_jax.run import checkpoint, lifecycle, loop, monitor
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
@@ -69,7 +70,7 @@ def ledger(root):
 
 def test_every_step_is_shown_and_none_costs_anything(whole, tmp_path):
     train(tmp_path / "run")
-    rows = metrics.read(tmp_path / "run" / "metrics.jsonl")
+    rows = run_folder.read(tmp_path / "run" / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, *range(2, STEPS + 2)]
     assert "norm" in rows[0] and all("embedding_loss" in row for row in rows[1:])
     assert len({row["budget_epsilon"] for row in rows}) == 1  # it is seeded, and promises nothing
@@ -95,7 +96,7 @@ def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, int
     assert small_datalens.equal(lifecycle.load(root).model, after.model)
     reserved = [line for line in ledger(root)[len(before):] if "events" in line]
     assert not reserved and before == ledger(root)[:len(before)]
-    rows = metrics.read(root / "metrics.jsonl")
+    rows = run_folder.read(root / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, *range(2, STEPS + 2)]
 
 
@@ -135,7 +136,7 @@ def test_it_is_watched_and_not_repeated(whole, tmp_path, monkeypatch):
 
     monkeypatch.setattr(monitor, "judge", judge)
     release = train(tmp_path / "run", monitor=MonitorOptions(evaluate_every=3))
-    rows = metrics.read(tmp_path / "run" / "metrics.jsonl")
+    rows = run_folder.read(tmp_path / "run" / "metrics.jsonl")
     assert [row["step"] for row in rows if "spread" in row] == [3, 6, 7]
     assert not small_datalens.equal(seen[0], seen[1]) and small_datalens.equal(
         seen[-1], release.model

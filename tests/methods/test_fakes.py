@@ -12,7 +12,7 @@ from small_gswgan import KEY
 from dpgen_jax import presets
 from dpgen_jax.core.types import ImageSpec, Records
 from dpgen_jax.methods import dpac, gswgan
-from dpgen_jax.methods.shared.fakes import fakes
+from dpgen_jax.methods.shared.critics import fakes
 from dpgen_jax.nets.resnet import ResNet, ResNetNet
 
 SPEC = small_datalens.SPEC

@@ -18,19 +18,17 @@ from jax.flatten_util import ravel_pytree
 from small_gswgan import KEY, ROWS, UNITS
 
 from dpgen_jax import presets, train
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.sampling import PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
+from dpgen_jax.aggregation.mechanism import LocalMechanism, SumMechanism
+from dpgen_jax.aggregation.schedule import FullParticipation, PoissonSampling, RoundRobin
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.run import calibrate_config, lifecycle, protection
+from dpgen_jax.nets.pair import ConvNet
+from dpgen_jax.run import calibrate_config, lifecycle, planning
 
 CONFIG = fedavg_gan.Config(
     clients=UNITS, client_records=8, client_steps=2, client_batch=3, client_rate=0.05, pool=ROWS,
@@ -161,7 +159,7 @@ def test_presets_keep_their_epsilon(name):
         "fedavg_gan", preset.config, preset.spec, Budget(preset.epsilon, preset.delta)
     )
     events = fedavg_gan.mechanism(config, preset.spec).events(config.steps)
-    assert 0.98 * preset.epsilon < gaussian.epsilon(events, preset.delta) <= preset.epsilon
+    assert 0.98 * preset.epsilon < composition.epsilon_of(events, preset.delta) <= preset.epsilon
     assert independent(config, preset.delta) == pytest.approx(preset.epsilon, rel=0.02)
     assert presets.get("fedavg_gan")[0] == "glyphs"
 
@@ -169,7 +167,7 @@ def test_presets_keep_their_epsilon(name):
 # Whole runs.
 
 def fit(root, data, clients=None, budget=BUDGET, **fields):
-    data, config = protection.federated(data, changed(**fields), clients)
+    data, config = planning.federated(data, changed(**fields), clients)
     request = lifecycle.Request(
         "fedavg_gan", "glyphs", config, budget, Runtime(devices=1, chunk=2), root
     )
@@ -198,7 +196,7 @@ def test_tables_and_a_data_set_without_clients(tmp_path):
     assert f"{UNITS} simulated clients: " in release.privacy["data_notes"][-1]
     assert release.sample(3)[0].shape == (3, 4)
     data = from_arrays(*small_datalens.images(60), 3)
-    assert protection.federated(data, CONFIG, 7)[1].clients == 7
+    assert planning.federated(data, CONFIG, 7)[1].clients == 7
 
 
 @pytest.mark.long

@@ -12,12 +12,11 @@ import optax
 import pytest
 from small_gpate import CONFIG, KEY, QUERIES, TABLE, F, rows
 
-from dpgen_jax.accountant import gaussian
-from dpgen_jax.aggregation import projection
+from dpgen_jax.accountant import composition
+from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.clip import RowL2
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.pair import pair
@@ -108,7 +107,7 @@ def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
 
 def test_the_question_is_a_function_of_the_public_key():
     k_question = jax.random.split(KEY, 3)[2]
-    np.testing.assert_allclose(conversation().query.question, projection.matrices(
+    np.testing.assert_allclose(conversation().query.question, teacher_votes.projection_matrices(
         k_question, 2, F, 4), rtol=1e-5, atol=1e-7)
 
 
@@ -148,7 +147,7 @@ def test_what_each_way_bounds_and_pays():
     votes = OneHot(4, 4, 2, 5e-4)
     assert bounds == {"gnmax": votes, "mean": votes, "sum": RowL2(5e-4, 4, 2, 32),
                       "topk": TopKSign(3, 2, 5e-4), "full": RowL2(5e-4, F, 2, 32)}
-    squared = {way: gaussian.mu_squared(method.mechanism.events(1)) * 16
+    squared = {way: composition.mu_squared(method.mechanism.events(1)) * 16
                for way, method in METHODS.items()}
     assert squared == pytest.approx({
         "gnmax": QUERIES * (2 + 1 / 9), "mean": 2 * QUERIES, "sum": 2 * 4 * 32**2,
@@ -182,4 +181,4 @@ def test_settings_that_mean_nothing_are_named(field, value):
 def test_without_noise_the_votes_are_counted_exactly():
     mechanism = gpate.mechanism(dataclasses.replace(CONFIG, sigma=0.0), TABLE)
     assert isinstance(mechanism, ConfidentGNMax) and mechanism.bits_shape == (QUERIES, 5, 0)
-    assert gaussian.epsilon(mechanism.events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(mechanism.events(1), 1e-5) == math.inf

@@ -11,21 +11,20 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 from small_gpate import CONFIG, KEY, QUERIES, TABLE, rows
 
 from dpgen_jax.accountant import ledger
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import gpate
-from dpgen_jax.private import votes as log
+from dpgen_jax.private import kept_votes as log
 from dpgen_jax.private.teachers import Units
-from dpgen_jax.release import pictures
-from dpgen_jax.run import data_dependent, lifecycle, loop
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run import costs, lifecycle, loop, stages
+from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +124,7 @@ def run(root, monkeypatch, resume=False):
     method = dataclasses.replace(METHOD, finalize=lambda key, public: public.average)
     monkeypatch.setattr(gpate, "build", lambda config, spec, runtime=None: method)
     monkeypatch.setattr(loop, "compile_block", lambda method, where: block(METHOD, where))
-    monkeypatch.setattr(pictures, "write", lambda *_: None)
+    monkeypatch.setattr(stages, "write_pictures", lambda *_: None)
     runtime = Runtime(devices=1, chunk=1, steps_per_call=2, checkpoint_minutes=0)
     request = lifecycle.Request(
         "gpate", "mnist-eps1", CONFIG, BUDGET, runtime, root, resume, seed=3)
@@ -159,12 +158,12 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     assert account.spent() == ((test, 6 * QUERIES + lost),
                                (answer, int(votes.answered.sum()) + lost))
     assert release.privacy["budget_epsilon"] == 40 and release.privacy["steps"] == 6
-    seen = data_dependent.reading(root)
+    seen = costs.data_dependent_reading(root)
     assert seen["votes"]["steps charged without votes"] == 2
     with pytest.raises(UserError, match="promises nothing"):  # its noise is seeded
-        data_dependent.publish(root)
+        costs.publish(root)
     valid = types.SimpleNamespace(holds=True)  # as of a run whose noise is not
-    monkeypatch.setattr(data_dependent.guarantee, "of", lambda statement: valid)
+    monkeypatch.setattr(costs.guarantee, "of", lambda statement: valid)
     with pytest.raises(UserError, match="8 steps are charged and the votes of 6"):
-        data_dependent.publish(root)
+        costs.publish(root)
     assert not [p for p in files.release.iterdir() if p.suffix == ".i4"]

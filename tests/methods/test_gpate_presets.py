@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dpgen_jax import presets, train
-from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import gpate
@@ -76,7 +76,7 @@ def test_presets_without_noise_say_so():
     for name in ALL.keys() - PRIVATE:
         config = planned(name)
         events = gpate.build(config, ALL[name].spec).mechanism.events(config.steps)
-        assert config.sigma == 0 and gaussian.epsilon(events, 1e-5) == math.inf
+        assert config.sigma == 0 and composition.epsilon_of(events, 1e-5) == math.inf
 
 
 def test_the_papers_delta_is_no_protection_for_its_larger_data_sets():
@@ -86,4 +86,4 @@ def test_the_papers_delta_is_no_protection_for_its_larger_data_sets():
                        if name.startswith(("gender", "hair", "places"))} | {"credit"}
     for name in smaller:
         with pytest.raises(UserError, match="no protection"):
-            calibrate.check_budget(ALL[name].epsilon, 1e-5, ALL[name].records)
+            composition.check_budget(ALL[name].epsilon, 1e-5, ALL[name].records)

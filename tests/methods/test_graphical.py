@@ -19,8 +19,8 @@ from test_marginals_method import CONFIG, SPEC, N, counts, verbs
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import graphical, junction, tree
-from dpgen_jax.methods.shared.grid import Grid, Wanted
+from dpgen_jax.methods.shared import table_models, table_tree
+from dpgen_jax.methods.shared.table_plan import Grid, Wanted
 from dpgen_jax.release import without_jax
 
 needs_mbi = pytest.mark.skipif(importlib.util.find_spec("mbi") is None,
@@ -52,34 +52,34 @@ def product(tables) -> np.ndarray:
 
 
 def test_sums_and_conditional_tables_are_those_of_enumeration():
-    of = junction.Structure(PARENT, SECOND, ORDER, GROUP_OF)
+    of = table_tree.Structure(PARENT, SECOND, ORDER, GROUP_OF)
     whole = product(factors())
-    upward, tables = junction.passed_up(of, factors())
+    upward, tables = table_tree.passed_up(of, factors())
     np.testing.assert_allclose(upward, whole.reshape(C, -1).sum(1), rtol=1e-12)
     again = product(tables) * upward.reshape(C, *[1] * D)
     np.testing.assert_allclose(again, whole, rtol=1e-12)
     # Messages along the wrong axis would be seen: the factors are not symmetric.
-    turned = junction.Structure(PARENT, SECOND[[0, 1, 2, 3, 4]], ORDER, 1 - GROUP_OF)
-    assert not np.allclose(junction.passed_up(turned, factors())[0], upward)
+    turned = table_tree.Structure(PARENT, SECOND[[0, 1, 2, 3, 4]], ORDER, 1 - GROUP_OF)
+    assert not np.allclose(table_tree.passed_up(turned, factors())[0], upward)
 
 
 def test_conditions_on_two_parents_are_those_of_enumeration():
     letters = ("a", "b", "c")
     spec = TableSpec(tuple(Column(f"c{i}", "categorical", categories=letters) for i in range(D)),
                      Column("y", "categorical", categories=("n", "p")), 3 * D)
-    of = junction.Structure(PARENT, SECOND, ORDER, GROUP_OF)
-    _, tables = junction.passed_up(of, factors())
+    of = table_tree.Structure(PARENT, SECOND, ORDER, GROUP_OF)
+    _, tables = table_tree.passed_up(of, factors())
     grid, share = Grid(spec, 3), np.array([0.3, 0.7])
     model = {"share": share, "table": tables.reshape(D, C, G * G, B), "parent": PARENT,
              "second": SECOND, "order": ORDER, "bin_of": np.tile(np.arange(B), (D, 1)),
              "group_of": GROUP_OF, "fine": np.ones((D, B)), "start": np.zeros((D, B)),
              "width": np.zeros((D, B))}
     wanted = {"c0": Wanted((1.0, 2.0)), "c3": Wanted((0.0,))}
-    new, probability = tree.conditional(grid, model, wanted)
+    new, probability = table_tree.conditional(grid, model, wanted)
     whole = product(tables) * share.reshape(C, *[1] * D)
     met = whole[:, 1:, :, :, :1].sum()
     assert probability == pytest.approx(met, rel=1e-6)
-    again = product(junction.split(new["table"], new)) * new["share"].reshape(C, *[1] * D)
+    again = product(table_tree.split(new["table"], new)) * new["share"].reshape(C, *[1] * D)
     expected = np.zeros_like(whole)
     expected[:, 1:, :, :, 0] = whole[:, 1:, :, :, 0] / met
     np.testing.assert_allclose(again, expected, atol=1e-6)
@@ -100,14 +100,14 @@ def test_what_a_fit_takes_is_said_and_bounded(monkeypatch):
     config = dataclasses.replace(CONFIG, model="graphical")
     plan = marginals.plan(config, SPEC)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    line = graphical.check(plan, 1.0)
-    needed = graphical.size(plan)
+    line = table_models.check_graphical(plan, 1.0)
+    needed = table_models.graphical_size(plan)
     assert f"{needed.megabytes:,.1f} MB" in line and f"{needed.seconds:,.0f} s" in line
     with pytest.raises(UserError, match="of 0.01 MB .* fewer --groups"):
-        graphical.check(plan, 0.01)
-    monkeypatch.setattr(graphical, "MOST_SECONDS", 1)
+        table_models.check_graphical(plan, 0.01)
+    monkeypatch.setattr(table_models, "MOST_SECONDS", 1)
     with pytest.raises(UserError, match="use --model tree"):
-        graphical.check(plan, 1.0)
+        table_models.check_graphical(plan, 1.0)
 
 
 def test_without_the_package_it_is_named_before_anything_is_spent(monkeypatch, tmp_path):
@@ -127,7 +127,7 @@ def test_the_size_is_at_least_that_of_the_junction_tree():
     domain = Domain([*range(10)], [*[4] * 9, 3])
     cliques = [(9, i, i + 1) for i in range(8)] + [(i, i + 2) for i in range(7)]
     found = hypothetical_model_size(domain, cliques)
-    assert found * graphical.COPIES <= graphical.size(plan).megabytes
+    assert found * table_models.COPIES <= table_models.graphical_size(plan).megabytes
 
 
 TREE = seeded.SLOW["marginals table"]

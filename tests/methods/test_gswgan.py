@@ -17,16 +17,19 @@ import small_gswgan
 from small_gswgan import KEY, OWNER, ROWS, UNITS
 
 from dpgen_jax import presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.sampling import FixedSizeSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
+from dpgen_jax.aggregation.mechanism import LocalMechanism
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PublishedSampling,
+    RoundRobin,
+)
 from dpgen_jax.core.config import Budget, from_json, to_json
 from dpgen_jax.core.types import Column, Records, TableSpec, UserError
 from dpgen_jax.methods import gswgan
-from dpgen_jax.nets.critic import Critic
-from dpgen_jax.nets.resnet import ResNet, ResNetNet
+from dpgen_jax.nets.resnet import Critic, ResNet, ResNetNet
 from dpgen_jax.release import guarantee
 from dpgen_jax.run import calibrate_config, costs, stages
 
@@ -204,13 +207,13 @@ def test_the_noise_of_a_federation_is_that_of_one_client():
 def test_no_noise_is_no_privacy():
     ((event, _),) = mechanism(sigma=0.0).events(3)
     assert isinstance(event, NonPrivateEvent)
-    assert gaussian.epsilon(mechanism(sigma=0.0).events(3), 1e-5) == math.inf
+    assert composition.epsilon_of(mechanism(sigma=0.0).events(3), 1e-5) == math.inf
 
 
 def test_as_published_proves_nothing_whatever_the_noise():
     account = mechanism(accounting="as-published", critics_per_step=1, sigma=100.0)
     assert account.schedule == PublishedSampling(5)
-    assert gaussian.epsilon(account.events(1), 0.1) == math.inf
+    assert composition.epsilon_of(account.events(1), 0.1) == math.inf
     config = dataclasses.replace(presets.get("gswgan", "mnist-published")[1].config,
                                  accounting="as-published")
     said = stages.as_published("gswgan", config, 1e-5, 20_000)
@@ -232,7 +235,7 @@ def test_a_preset_is_complete_within_its_budget(name):
     config = calibrate_config.complete("gswgan", preset.config, preset.spec,
                                        Budget(preset.epsilon, preset.delta))
     events = gswgan.mechanism(config, preset.spec).events(config.steps)
-    assert gaussian.epsilon(events, preset.delta) <= preset.epsilon
+    assert composition.epsilon_of(events, preset.delta) <= preset.epsilon
     assert preset.delta < 1 / preset.records or preset.epsilon == math.inf
     assert config.critics <= preset.records
     assert from_json(gswgan.Config, json.loads(json.dumps(to_json(config)))) == config

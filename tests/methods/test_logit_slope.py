@@ -12,14 +12,14 @@ from small_gswgan import KEY, ROWS
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import gswgan
-from dpgen_jax.nets import logit_slope
+from dpgen_jax.nets import losses
 
 
 def test_the_sigmoid_slope_is_that_of_the_chain_rule():
     logits = jax.random.normal(jax.random.key(0), (4, 5)) * 3
     direction = jax.random.normal(jax.random.key(1), (4, 5))
     pixels, pull = jax.vjp(jax.nn.sigmoid, logits)
-    np.testing.assert_allclose(logit_slope.sigmoid(pixels, direction), pull(direction)[0],
+    np.testing.assert_allclose(losses.sigmoid(pixels, direction), pull(direction)[0],
                                rtol=1e-5, atol=1e-9)
 
 
@@ -27,7 +27,7 @@ def test_the_sigmoid_slope_is_that_of_the_chain_rule():
     (0.0, 1.0, 1.0), (0.0, -1.0, 0.0), (0.019, -1.0, 0.0), (0.021, -1.0, -1.0),
     (0.5, -0.3, -0.3), (0.979, 2.0, 2.0), (0.981, 2.0, 0.0), (1.0, 1.0, 0.0), (1.0, -1.0, -1.0)])
 def test_straight_through_leaves_out_what_moves_a_pixel_further_out(pixel, direction, moved):
-    assert logit_slope.straight_through(jnp.float32(pixel), jnp.float32(direction)) == moved
+    assert losses.straight_through(jnp.float32(pixel), jnp.float32(direction)) == moved
 
 
 @pytest.mark.parametrize("slope, lighter, darker", [

@@ -14,10 +14,10 @@ import people_table
 import pytest
 
 from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import tree
-from dpgen_jax.methods.shared.grid import Grid, Wanted
+from dpgen_jax.methods.shared import table_tree
+from dpgen_jax.methods.shared.table_plan import Grid, Wanted
 
 N, SPEC = 3000, people_table.THREE
 CONFIG = marginals.Config(records=N, sigma=0.05, cells=40, bins=6, groups=4, steps=4)
@@ -174,7 +174,7 @@ def test_conditions_are_exact(fitted, wanted):
         low=(values[0] - ends[name][0]) / (ends[name][1] - ends[name][0]),
         high=(values[1] - ends[name][0]) / (ends[name][1] - ends[name][0]))
         for name, values in wanted.items()}
-    conditional, probability = tree.conditional(p.grid, fitted, narrowed)
+    conditional, probability = table_tree.conditional(p.grid, fitted, narrowed)
     sample = jax.jit(method.sample)
     rng = np.random.default_rng(0)
 
@@ -210,10 +210,10 @@ def test_conditions_are_exact(fitted, wanted):
 def test_a_condition_that_cannot_be_met_or_named_is_refused(fitted):
     grid = verbs()[0].grid
     with pytest.raises(UserError, match="no column; use one of age, sex, pay, mark or the label k"):
-        tree.conditional(grid, fitted, {"size": Wanted((1.0,))})
+        table_tree.conditional(grid, fitted, {"size": Wanted((1.0,))})
     empty = fitted | {"share": np.array([1.0, 0.0, 0.0], np.float32)}
     with pytest.raises(UserError, match="makes no record with kind as given"):
-        tree.conditional(grid, empty, {"kind": Wanted((2.0,))})
+        table_tree.conditional(grid, empty, {"kind": Wanted((2.0,))})
 
 
 KINDS_OF_COLUMNS = TableSpec((

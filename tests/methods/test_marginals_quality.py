@@ -11,8 +11,7 @@ from sklearn.metrics import roc_auc_score
 from dpgen_jax import data, presets
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.evaluation import marginals as distances
-from dpgen_jax.release import pictures
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import lifecycle, stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once", "no_pictures")]
 ADULT = Path(os.environ.get("DPGEN_DATA", "data")) / "adult"
@@ -21,7 +20,7 @@ ADULT = Path(os.environ.get("DPGEN_DATA", "data")) / "adult"
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Drawing thirty columns takes longer than learning them, and nobody looks at them here."""
-    monkeypatch.setattr(pictures, "write", lambda *_: None)
+    monkeypatch.setattr(stages, "write_pictures", lambda *_: None)
 
 
 def synthetic(dataset, preset, root, epsilon=1.0):

@@ -12,10 +12,10 @@ from test_marginals_method import CONFIG, SPEC, N, counts, everybody, verbs
 from test_marginals_method import states as states_of
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import network
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared import table_models
+from dpgen_jax.methods.shared.table_tree import Fit
 
 RARE = dataclasses.replace(CONFIG, rare_share=0.05)
 KEEPS_PAIRS = dataclasses.replace(RARE, model="graphical")
@@ -104,7 +104,7 @@ def test_the_precision_of_a_rare_class_is_that_of_its_votes(states):
 @pytest.mark.parametrize("model", [pytest.param("graphical", marks=needs_mbi), "network"])
 def test_a_model_beyond_a_tree_knows_a_rare_class_by_its_own_votes(states, model, monkeypatch):
     """Its edges, of which a rare class says nothing, do not make it like the others."""
-    monkeypatch.setattr(network, "STEPS", 300)
+    monkeypatch.setattr(table_models, "NETWORK_STEPS", 300)
     _, method, _, _, finalize = verbs(dataclasses.replace(RARE, model=model))
     last = jax.device_get(states[-1])
     model = method.refinement.apply(last, jax.device_get(finalize(last)))

@@ -14,11 +14,11 @@ import small_mixture
 
 from dpgen_jax import presets
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import EMPTY, BudgetExceeded, ImageSpec, Method, UserError
 from dpgen_jax.methods import mixture
-from dpgen_jax.methods.shared import gaussian_images
+from dpgen_jax.methods.shared import gaussians
 from dpgen_jax.presets import numbers
 from dpgen_jax.run import calibrate_config, loop
 from dpgen_jax.run.loop import initial_state
@@ -156,7 +156,7 @@ def test_sampled_vectors_have_the_moments_of_the_mixture():
     model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), {
         "centre": np.arange(9.0), "basis": basis, "mean": means, "root": roots, "weight": weight})
     labels = np.arange(n, dtype=np.int32) % 2
-    points = np.asarray(jax.jit(gaussian_images.low)(model, jax.random.key(0), labels))
+    points = np.asarray(jax.jit(gaussians.low)(model, jax.random.key(0), labels))
     places = (points - np.arange(9.0)) @ basis
     for label in (0, 1):
         share = weight[label] / weight[label].sum()
@@ -190,7 +190,8 @@ def test_what_is_drawn_beyond_a_moved_image():
     def least(grey):
         sizes = dataclasses.replace(s, grey=grey)
         model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), white)
-        return gaussian_images.sample(sizes, model, jax.random.key(0), jnp.arange(8) % 2, SPEC, 0.5)
+        return gaussians.sample_images(sizes, model, jax.random.key(0), jnp.arange(8) % 2, SPEC,
+                                       0.5)
 
     with_frame, without = (np.asarray(jax.jit(least, static_argnums=0)(g)) for g in (0.0, 0.5))
     assert with_frame.min() < 0.5 and without.min() > 0.999

@@ -8,7 +8,7 @@ import small_mixture
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods import mixture
-from dpgen_jax.methods.shared import gaussian_images
+from dpgen_jax.methods.shared import gaussians
 
 N, DRAWN, SPEC = 600, 20_000, ImageSpec(4, 4, 1, 2)
 # One Gaussian a class, of all frequencies: it has any mean and any covariance.
@@ -39,7 +39,7 @@ def samples(images):
             public = small_mixture.absorbed(phase, public, x, y, jax.random.key(1), 0.0)
         model = built.finalize(jax.random.key(2), public)
         labels = jnp.repeat(jnp.arange(2), DRAWN)
-        return gaussian_images.unshaded(s, model, jax.random.key(3), labels, SPEC)
+        return gaussians.unshaded(s, model, jax.random.key(3), labels, SPEC)
 
     return np.asarray(draw(*images)).reshape(2, DRAWN, 16)
 

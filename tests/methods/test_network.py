@@ -14,10 +14,10 @@ from test_marginals_rare import records as with_rare
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.methods import marginals
-from dpgen_jax.methods.shared import network, products
-from dpgen_jax.methods.shared.grid import Grid, Wanted
-from dpgen_jax.methods.shared.table_facts import Facts
-from dpgen_jax.methods.shared.tree_fit import Fit
+from dpgen_jax.methods.shared import table_models
+from dpgen_jax.methods.shared.table_models import Facts
+from dpgen_jax.methods.shared.table_plan import Grid, Wanted
+from dpgen_jax.methods.shared.table_tree import Fit
 
 D, C, K, G, B = 3, 2, 4, 2, 3
 NETWORK = dataclasses.replace(CONFIG, model="network")
@@ -57,7 +57,7 @@ def grid():
     {"c0": Wanted((1.0, 2.0)), "c2": Wanted((0.0,))}, {"c1": Wanted((2.0,)), "y": Wanted((1.0,))}])
 def test_conditions_are_those_of_enumeration(wanted):
     whole = exact(mixture())
-    new, probability = products.conditional(grid(), mixture(), wanted)
+    new, probability = table_models.conditional_products(grid(), mixture(), wanted)
     at = np.indices(whole.shape)
     axes = {"y": 0} | {f"c{i}": i + 1 for i in range(D)}
     met = np.prod([np.isin(at[axes[name]], of.codes) for name, of in wanted.items()], 0) * whole
@@ -69,16 +69,16 @@ def test_what_a_mixture_rules_out_is_refused():
     model = mixture()
     model["within"][0, :, 1] = 0
     with pytest.raises(UserError, match="makes no record with c0 as given; loosen"):
-        products.conditional(grid(), model, {"c0": Wanted((1.0,))})
+        table_models.conditional_products(grid(), model, {"c0": Wanted((1.0,))})
     with pytest.raises(UserError, match="'c9' is no column"):
-        products.conditional(grid(), model, {"c9": Wanted((1.0,))})
+        table_models.conditional_products(grid(), model, {"c9": Wanted((1.0,))})
 
 
 def test_samples_are_of_the_distribution_that_is_enumerated():
     labels = np.repeat(np.arange(C), 20_000).astype(np.int32)
     model = {name: jnp.asarray(array, jnp.int32 if array.dtype.kind == "i" else jnp.float32)
              for name, array in mixture().items()}
-    rows = np.asarray(products.sample(grid(), model, jax.random.key(0), labels))
+    rows = np.asarray(table_models.sample_products(grid(), model, jax.random.key(0), labels))
     codes = rows.reshape(-1, D, B).argmax(2)
     made = np.zeros((C, *[B] * D))
     np.add.at(made, (labels, *codes.T), 1 / 20_000)
@@ -91,7 +91,7 @@ def targets(config, records):
     """The targets of a release without noise to speak of, and its facts."""
     fit, last = Fit(marginals.plan(config, SPEC)), jax.device_get(states(config, 0, records)[-1])
     facts = Facts.of(fit, last, jax.device_get(jax.jit(fit.model)(last)))
-    return network.Targets.of(facts), facts
+    return table_models.Targets.of(facts), facts
 
 
 def everyone():
@@ -161,7 +161,7 @@ def fitted_chain():
 
 @pytest.mark.slow
 def test_the_pair_that_a_tree_misses_comes_closer_and_no_other_goes_far(monkeypatch):
-    monkeypatch.setattr(network, "STEPS", 400)
+    monkeypatch.setattr(table_models, "NETWORK_STEPS", 400)
     x, made = fitted_chain()
     labels = np.resize(np.arange(3), 20_000).astype(np.int32)
 
@@ -179,7 +179,7 @@ def test_the_pair_that_a_tree_misses_comes_closer_and_no_other_goes_far(monkeypa
 def test_where_no_pair_is_asked_for_columns_are_independent_given_the_class():
     config = dataclasses.replace(NETWORK, sigma=8.0, records=300)
     p, method, *_ = verbs(config)
-    assert not p.pairs and "no network is fitted" in network.check(p)
+    assert not p.pairs and "no network is fitted" in table_models.check_network(p)
     public = jax.device_get(jax.jit(method.init)(jax.random.key(0)))
     assert all(leaf.size for leaf in jax.tree.leaves(public))
     model = jax.device_get(jax.jit(method.finalize)(None, public))
@@ -194,15 +194,15 @@ def test_where_no_pair_is_asked_for_columns_are_independent_given_the_class():
 
 def test_the_time_that_a_fit_takes_is_said_and_bounded(monkeypatch):
     plan = marginals.plan(NETWORK, SPEC)
-    assert f"up to {network.seconds(plan):,.0f} s" in network.check(plan)
-    monkeypatch.setattr(network, "MOST_SECONDS", 1)
+    assert f"up to {table_models.seconds(plan):,.0f} s" in table_models.check_network(plan)
+    monkeypatch.setattr(table_models, "MOST_SECONDS", 1)
     with pytest.raises(UserError, match="use --model tree"):
-        network.check(plan)
+        table_models.check_network(plan)
 
 
 def test_each_class_has_components_however_many_classes_there_are():
     for classes in (1, 2, 10, 1000):
         plan = dataclasses.replace(marginals.plan(NETWORK, SPEC), spec=dataclasses.replace(
             SPEC, label=Column("y", "categorical", categories=tuple(map(str, range(classes))))))
-        assert network.components(plan) >= network.FEWEST
-        assert network.components(plan) * classes > network.COMPONENTS - classes
+        assert table_models.components(plan) >= table_models.FEWEST
+        assert table_models.components(plan) * classes > table_models.COMPONENTS - classes

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import small_datalens
 import small_pategan as small
-from planted import toy as adversary
 
 from dpgen_jax import presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, LaplaceEvent
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import pategan
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.private import partition, records, teachers
+from dpgen_jax.private import records, teachers
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 KEY = jax.random.key(5)
 CONFIG, TABLE, ROWS = small.CONFIG, small.TABLE, small.ROWS
@@ -155,7 +155,7 @@ def test_what_a_step_costs():
 def test_without_noise_epsilon_is_infinite(noise):
     mechanism = pategan.mechanism(dataclasses.replace(CONFIG, noise=noise, sigma=0.0), TABLE)
     assert mechanism.bits_shape == (ROWS, 1, 0)
-    assert gaussian.epsilon(mechanism.events(1), 1e-5) == math.inf
+    assert composition.epsilon_of(mechanism.events(1), 1e-5) == math.inf
 
 
 @pytest.mark.parametrize(("field", "value"), [
@@ -225,7 +225,7 @@ def test_every_preset_builds_and_names_its_source(name):
     assert "Jordon" in preset.source or "this library" in preset.source
     assert preset.config.teachers <= preset.records and preset.delta < 1 / preset.records
     pategan.build(dataclasses.replace(preset.config, sigma=100.0), preset.spec)
-    partition.check(preset.records, preset.config.teachers)
+    records.check_partition(preset.records, preset.config.teachers)
 
 
 def test_the_default_preset_is_that_of_glyphs():

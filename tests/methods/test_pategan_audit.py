@@ -15,12 +15,12 @@ import pytest
 import small_datalens
 import small_pategan as small
 
-from dpgen_jax.accountant import gaussian
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.accountant import composition
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import Records
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.methods import pategan
-from dpgen_jax.private import partition
+from dpgen_jax.private import records
 
 
 def strangers(seed=5):
@@ -64,7 +64,7 @@ def check_one_teacher(tmp_path, **deals):
 
 
 def overlapping(index):
-    return partition.Partition(index, small.DEALT.sizes)
+    return records.Partition(index, small.DEALT.sizes)
 
 
 def test_03_teachers_hold_disjoint_parts(tmp_path):
@@ -110,13 +110,13 @@ def test_05_no_two_teachers_hold_the_same_slice(tmp_path):
 def test_06_the_parts_never_change(tmp_path):
     """synthcity.py:81-92, issue 275: records are dealt anew in every iteration, so that in time one
     record reaches all teachers."""
-    again = partition.assign(small.N, small.UNITS, b"another key")
+    again = records.assign(small.N, small.UNITS, b"another key")
     assert np.argwhere(again.index == small.RECORD)[0][0] != small.OWNER
     (tmp_path / "x").mkdir()
     with pytest.raises(AssertionError, match="reached teachers"):
         check_one_teacher(tmp_path / "x", deal_later=again)
     np.testing.assert_array_equal(
-        partition.assign(small.N, small.UNITS, small_datalens.KEY).index, small.DEALT.index)
+        records.assign(small.N, small.UNITS, small_datalens.KEY).index, small.DEALT.index)
 
 
 # e. What is read off the private records.
@@ -203,7 +203,7 @@ def test_19_the_budget_is_checked_before_the_step(tmp_path):
     and it is the data-dependent one. Here a run stops before, whatever its votes are, and both
     numbers are those of the events."""
     mechanism = small.METHOD.mechanism
-    target = gaussian.epsilon(mechanism.events(3), 1e-5)
+    target = composition.epsilon_of(mechanism.events(3), 1e-5)
     below = np.nextafter(target, 0)
     for name, epsilon, made in (("a", target, 3), ("b", below, 2)):
         for kind, data in (("x", small.DATA), ("y", strangers())):

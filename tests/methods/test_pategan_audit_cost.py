@@ -12,9 +12,8 @@ import pytest
 import small_pategan as small
 from scipy import stats
 
-from dpgen_jax.accountant import gaussian, pate_laplace
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.accountant import composition, pate
+from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian
 from dpgen_jax.methods import pategan
 
 LAPLACE = dataclasses.replace(small.CONFIG, noise="laplace")
@@ -100,12 +99,12 @@ def test_10_every_vote_of_every_step_is_charged(batch, steps, scale):
     """synthcity.py:314, issue 276: a bracket at the wrong place charges too little. Both noises
     against calculations that share nothing with the accountant."""
     config = dataclasses.replace(small.CONFIG, batch=batch, sigma=scale, teachers=1000)
-    found = gaussian.epsilon(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
+    found = composition.epsilon_of(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
     mu = math.sqrt(batch * steps) / scale
     assert found == pytest.approx(bisected(lambda e: gaussian_delta(e, mu), 1e-5), rel=1e-5)
 
     config = dataclasses.replace(config, noise="laplace")
-    found = gaussian.epsilon(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
+    found = composition.epsilon_of(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
     exact = bisected(lambda e: exact_delta(e, batch * steps, scale), 1e-5)
     assert exact * (1 - 1e-6) <= found <= 1.02 * exact
     fewer = bisected(lambda e: exact_delta(e, steps, scale), 1e-5)  # the fault: a batch for a vote
@@ -116,7 +115,7 @@ def test_11_delta_enters_by_its_logarithm():
     """borealis:98 and smartnoise:90, issues 11 and 596: the logarithm of 1 / delta is missing,
     which charges absurdly much, and hides what a run costs."""
     events = pategan.mechanism(LAPLACE, small.TABLE).events(10)
-    spent = [gaussian.epsilon(events, delta) for delta in (1e-3, 1e-5, 1e-7)]
+    spent = [composition.epsilon_of(events, delta) for delta in (1e-3, 1e-5, 1e-7)]
     rdp = 10 * small.ROWS / (2 * small.CONFIG.sigma**2)  # epsilon^2 / 2 a vote, at order 1
     for epsilon, delta in zip(spent, (1e-3, 1e-5, 1e-7), strict=True):
         assert epsilon <= rdp + math.sqrt(4 * rdp * math.log(1 / delta)) < 1 / delta
@@ -164,9 +163,9 @@ def test_13_the_moments_of_tied_votes_are_finite():
     q = (e^(2 l) - 1) / (e^(4 l) - 1); its NaN ends the loop without a word."""
     counts = np.array([[k, 10 - k] for k in range(11)])
     moments, rate = np.arange(1, 101), 0.5
-    log_q = pate_laplace.lnmax_log_q(counts, rate)
+    log_q = pate.lnmax_log_q(counts, rate)
     assert not np.isfinite(naive_moments(log_q, rate, moments)).all()
-    found = pate_laplace.moments_laplace(log_q, rate, moments)
+    found = pate.moments_laplace(log_q, rate, moments)
     assert np.isfinite(found).all() and (found > 0).all()
     assert (found <= 2 * rate**2 * moments * (moments + 1) + 1e-12).all()
     # and it decides nothing: a run is charged without looking at its votes

@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from mpmath import mpf
 from scipy import stats
 
-from dpgen_jax.accountant import pate, pate_laplace
-from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.aggregation.label_votes import Majority
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.accountant import pate
+from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian, thresholds
+from dpgen_jax.aggregation.teacher_votes import Majority
 
 ORDERS = np.array([1.05, 1.5, 2, 3.5, 8, 32])
 
 
 def table(noise, units, orders=ORDERS):
-    return pate_laplace.count_test_rdp(units // 2 + 1, units, noise.log_tail, orders)
+    return pate.count_test_rdp(units // 2 + 1, units, noise.log_tail, orders)
 
 
 def test_laplace_by_hand():
@@ -101,7 +99,7 @@ def test_the_theorems_of_the_papers_are_above_it(scale):
         log_q = np.minimum(noise.log_tail(needed - counts), noise.log_tail(counts - needed + 1))
         exact = table(noise, 101, moments + 1)
         if isinstance(noise, DiscreteLaplace):
-            theorem = pate_laplace.moments_laplace(log_q, 1 / (2 * scale), moments) / moments
+            theorem = pate.moments_laplace(log_q, 1 / (2 * scale), moments) / moments
         else:
             np.testing.assert_allclose(log_q, pate.threshold_log_q(counts, needed, scale))
             theorem = pate.rdp_gaussian(log_q, math.sqrt(2) * scale, moments + 1)

@@ -16,20 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax import account
-from dpgen_jax.accountant import gaussian, pate_laplace
+from dpgen_jax.accountant import composition, pate
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.label_votes import Majority
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian
+from dpgen_jax.aggregation.teacher_votes import Majority
 from dpgen_jax.core.config import Budget, to_json
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import pategan
-from dpgen_jax.private import data_dependent as private
-from dpgen_jax.private import votes as log
-from dpgen_jax.release.statement import Facts, Protected, statement
-from dpgen_jax.run import data_dependent, lifecycle, rounds
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.private import kept_votes as private
+from dpgen_jax.release.guarantee import Facts, Protected, statement
+from dpgen_jax.run import costs, lifecycle, loop
 
 DELTA, STEPS, ROWS, TEACHERS = 1e-5, 6, 20, 101
 CONFIG = pategan.Config(
@@ -84,7 +82,8 @@ def finished(root, votes, config=CONFIG, lost=0):
         ticket = book.reserve(events, len(votes))
         sums = np.asarray(votes, np.int32)[:, :, None]
         if mechanism.keeps_votes:
-            log.append(files.votes, Private(jnp.asarray(sums)), np.zeros((len(votes), 0), np.int32))
+            private.append(files.votes, Private(jnp.asarray(sums)),
+                           np.zeros((len(votes), 0), np.int32))
         book.settle(ticket, events, len(votes))
         if lost:
             book.reserve(mechanism.events(lost), lost)
@@ -106,15 +105,15 @@ def epsilon_by_hand(rdp, delta=DELTA):
 def each_count(config):
     """[teachers + 1, A]: what a query costs with so many votes."""
     noise = (DiscreteLaplace if config.noise == "laplace" else RoundedGaussian)(config.sigma)
-    return pate_laplace.count_test_rdp(config.teachers // 2 + 1, config.teachers, noise.log_tail,
-                                       private.ORDERS)
+    return pate.count_test_rdp(config.teachers // 2 + 1, config.teachers, noise.log_tail,
+                               private.ORDERS)
 
 
 @BOTH
 @pytest.mark.parametrize("lost", [0, 2])
 def test_the_reading_is_that_of_the_votes(tmp_path, noise, lost):
     config, votes = dataclasses.replace(CONFIG, noise=noise), votes_of()
-    read = data_dependent.reading(finished(tmp_path / "run", votes, config, lost))
+    read = costs.data_dependent_reading(finished(tmp_path / "run", votes, config, lost))
     each = each_count(config)
     rdp = each[votes.ravel()].sum(0) + lost * ROWS * each.max(0)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon_by_hand(rdp), rel=1e-12)
@@ -124,7 +123,7 @@ def test_the_reading_is_that_of_the_votes(tmp_path, noise, lost):
     assert read["votes"] == pytest.approx({
         "most agreed bin": agreed, "second": 1 - agreed, "answered": 1.0, "queries": STEPS * ROWS,
         "steps charged without votes": lost})
-    spent = gaussian.epsilon(
+    spent = composition.epsilon_of(
         pategan.mechanism(config, small_datalens.SPEC).events(STEPS + lost), DELTA
     )
     assert read["data_independent"]["spent"] == spent
@@ -136,7 +135,8 @@ def test_unanimous_votes_cost_far_less(tmp_path, noise):
     """101 votes against noise of 7. What ties cost is in doubt by the conversion from Renyi alone,
     which the ledger does not need."""
     config = dataclasses.replace(CONFIG, noise=noise, sigma=7.0)
-    tied, agreed = (data_dependent.reading(finished(tmp_path / name, votes, config)) for name, votes
+    tied, agreed = (costs.data_dependent_reading(finished(tmp_path / name, votes, config))
+                    for name, votes
                     in (("tied", np.full((STEPS, ROWS), 51)),
                         ("agreed", np.tile([0, TEACHERS], (STEPS, ROWS // 2)))))
     assert agreed["data_dependent"]["epsilon"] < 0.1 < 2 < tied["data_dependent"]["epsilon"]
@@ -155,7 +155,7 @@ def test_the_command_shows_and_does_not_publish(tmp_path, capsys, noise):
 
 
 @BOTH
-@pytest.mark.parametrize("call", [data_dependent.reading, data_dependent.publish])
+@pytest.mark.parametrize("call", [costs.data_dependent_reading, costs.publish])
 def test_shares_are_refused(tmp_path, call, noise):
     """The count itself was released: no theorem about a winner is about it."""
     config = dataclasses.replace(CONFIG, noise=noise, decode="share")
@@ -171,12 +171,12 @@ def test_votes_that_are_not_there_are_named(tmp_path, spoil, text):
     root = finished(tmp_path / "run", votes_of())
     spoil(RunFolder(root).votes)
     with pytest.raises(UserError, match=text):
-        data_dependent.reading(root)
+        costs.data_dependent_reading(root)
 
 
 # A run from records to the reading; what teachers and generator learn is left out.
 
-BUILD, RELEASE, SUMS = pategan.build, rounds.release, []
+BUILD, RELEASE, SUMS = pategan.build, loop.release, []
 RUNTIME = dataclasses.replace(runs.RUNTIME, checkpoint_minutes=5)
 
 
@@ -200,7 +200,7 @@ def spied(mechanism, bits, total):
 def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch):
     """Steps are found from the budget; a run that keeps votes makes no more of them than others."""
     monkeypatch.setattr(pategan, "build", idle)
-    monkeypatch.setattr(rounds, "release", spied)
+    monkeypatch.setattr(loop, "release", spied)
     SUMS.clear()
     config = dataclasses.replace(small.CONFIG, teachers=10, decode="majority", steps=None)
     files, said = RunFolder(tmp_path / "run"), []
@@ -217,7 +217,7 @@ def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch)
     assert len(kept) == planned > 2 and not any("stopped" in line for line in said)
     np.testing.assert_array_equal(kept, SUMS)
     assert len(np.unique(kept)) > 2
-    read = data_dependent.reading(files.root)
+    read = costs.data_dependent_reading(files.root)
     assert read["data_dependent"]["epsilon"] == pytest.approx(
         epsilon_by_hand(each_count(config)[kept.ravel()].sum(0), 1e-3), rel=1e-12)
     assert 0 < read["data_dependent"]["epsilon"] < read["data_independent"]["spent"] <= 4

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.methods.shared import pieces, tree
-from dpgen_jax.methods.shared.grid import Grid
+from dpgen_jax.methods.shared import table_rounds, table_tree
+from dpgen_jax.methods.shared.table_plan import Grid
 
 # Compiled whole for each size and noise.
-steps = jax.jit(pieces.of_steps, static_argnums=2)
+steps = jax.jit(table_rounds.of_steps, static_argnums=2)
 
 
 def best(values: np.ndarray, price: float) -> tuple[float, np.ndarray]:
@@ -29,7 +29,7 @@ def test_the_cut_is_the_best_dyadic_one(seed):
     true = np.repeat(rng.random(4), 4) + np.where(np.arange(16) == 5, 3, 0)
     noisy, noise = true + rng.normal(0, 0.2, 16), 0.2
     found = steps(np.float32(noisy[None]), np.ones((1, 16), bool), noise)
-    _, wanted = best(noisy, pieces.PRICE * noise**2)
+    _, wanted = best(noisy, table_rounds.PRICE * noise**2)
     np.testing.assert_allclose(found[0], wanted, atol=1e-5)
     assert 1 < len(np.unique(np.round(wanted, 6))) < 16
 
@@ -55,6 +55,6 @@ def test_noise_of_empty_cells_puts_few_records_at_the_far_end_of_a_range():
     share = np.histogram(money, cells, (0, 1))[0] / 1500
     noisy = np.float32(share + rng.normal(0, noise, (40, cells)))
     smooth = steps(noisy, np.ones((40, cells), bool), noise)
-    far = [float(np.asarray(jax.jit(tree.simplex)(masses))[:, 10:].sum(1).mean())
+    far = [float(np.asarray(jax.jit(table_tree.simplex)(masses))[:, 10:].sum(1).mean())
            for masses in (noisy, smooth)]
     assert share[10:].sum() < 0.005 and far[0] > 0.05 and far[1] < 0.03

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.core.config import Budget
 from dpgen_jax.run import calibrate_config
 
@@ -103,7 +103,7 @@ def test_the_librarys_accountant_says_the_same(method, name):
     mechanism = methods.get(method).mechanism(config, preset.spec)
     mu = mu_of(method, config, preset.spec, config.steps)
     expected = brentq(lambda epsilon: delta(mu, epsilon) - preset.delta, 0, 2 * preset.epsilon)
-    spent = gaussian.epsilon(mechanism.events(config.steps), preset.delta)
+    spent = composition.epsilon_of(mechanism.events(config.steps), preset.delta)
     assert spent == pytest.approx(expected, rel=1e-4) and spent <= preset.epsilon
     assert mechanism.n_units <= preset.records
 

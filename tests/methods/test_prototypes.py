@@ -11,15 +11,14 @@ import small_datalens
 
 import dpgen_jax
 from dpgen_jax import methods, presets
-from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.few_rows import FewRows
-from dpgen_jax.aggregation.noise import NoNoise
+from dpgen_jax.aggregation.bound import FewRows
+from dpgen_jax.aggregation.noise import NoNoise, OsBits
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import prototypes
-from dpgen_jax.private import partition
-from dpgen_jax.release import explain
+from dpgen_jax.private import records
+from dpgen_jax.release import documents
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.folder import read_json, write_json
 from dpgen_jax.run.progress import Notices
 
 SPEC, RECORD = small_datalens.SPEC, 17
@@ -46,7 +45,7 @@ def neighbours():
 
 def messages(method, query, x, y):
     """int [U, B, D]: the bounded message of each teacher."""
-    index = partition.assign(len(x), 11, small_datalens.KEY).index
+    index = records.assign(len(x), 11, small_datalens.KEY).index
 
     @jax.jit
     @jax.vmap
@@ -231,7 +230,7 @@ def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
     x, y = release.sample(6, seed=0)
     assert x.shape == (6, *SPEC.shape) and set(y) <= {0, 1, 2}
     config = read_json(tmp_path / "run" / "release" / "config.json")
-    assert explain.by_hand(config) == (  # a line of the report
+    assert documents.by_hand(config) == (  # a line of the report
         "each synthetic image is one of the 2 of its class that the generator holds",)
 
 

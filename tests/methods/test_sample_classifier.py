@@ -10,8 +10,8 @@ import small_mixture
 
 from dpgen_jax.core.types import ImageSpec, Records
 from dpgen_jax.methods import mixture
-from dpgen_jax.methods.shared import sample_classifier
-from dpgen_jax.nets.oriented import n_features, oriented
+from dpgen_jax.methods.shared import gaussians
+from dpgen_jax.nets.frequencies import n_features, oriented
 
 SPEC = ImageSpec(8, 8, 1, 2)
 N = 400
@@ -27,18 +27,19 @@ def bars(rng, n, blur=0.0):
 
 
 def accuracy(classifier, x, y):
-    at = sample_classifier._placed(oriented(x), classifier.mean)
+    at = gaussians._placed(oriented(x), classifier.mean)
     return float((np.asarray(at @ classifier.weights).argmax(1) == y).mean())
 
 
 def fitted(x, y):
     """The classifier of public images."""
-    return jax.jit(lambda x, y: sample_classifier.started(SPEC, oriented(x), y))(x, np.int32(y))
+    return jax.jit(lambda x, y: gaussians.started_classifier(SPEC, oriented(x), y))(x, np.int32(y))
 
 
 def gradients(classifier, x, y):
     def one(x, y):
-        return sample_classifier.gradient(SPEC, None, None, Records(x[None], y[None]), classifier)
+        return gaussians.classifier_gradient(SPEC, None, None, Records(x[None], y[None]),
+                                             classifier)
 
     return jax.jit(jax.vmap(one))(np.uint8(np.rint(x * 255)), y)
 
@@ -70,7 +71,7 @@ def test_a_gradient_is_that_of_the_loss_and_no_longer_than_1():
     assert (messages[:, 0, 0] == 0).all()
 
     def loss(weights, image, label):
-        at = sample_classifier._placed(oriented(image[None]), start.mean)[0]
+        at = gaussians._placed(oriented(image[None]), start.mean)[0]
         return -jax.nn.log_softmax(at @ weights)[label]
 
     for image, label, message in zip(images, y, messages[:, 0, 1:], strict=True):
@@ -89,7 +90,7 @@ def test_few_gradients_move_the_classifier_from_public_images_to_the_records():
     classifier = fitted(public, np.where(rng.random(N) < 0.45, 1 - labels, labels))
     wrong = dataclasses.replace(classifier, weights=-classifier.weights)
     before = accuracy(wrong, x, y)
-    move = jax.jit(lambda query, mean: sample_classifier.moved(
+    move = jax.jit(lambda query, mean: gaussians.moved_classifier(
         query, oriented(public), mean, 1e-3, 6))
     after = wrong
     for _ in range(6):
@@ -112,11 +113,11 @@ def test_what_is_kept_is_classified_as_its_label_or_nearest_to_it():
         return jnp.where(coins, upright, lying)
 
     labels = np.arange(2000, dtype=np.int32) % 2
-    images = np.asarray(jax.jit(lambda key: sample_classifier.kept(
+    images = np.asarray(jax.jit(lambda key: gaussians.kept_samples(
         mean, weights, key, labels, draw))(jax.random.key(0)))
     right = (images == np.where(labels[:, None, None, None], upright, lying)).all((1, 2, 3))
-    assert right.mean() == pytest.approx(1 - 0.5**sample_classifier.CANDIDATES, abs=0.02)
-    none = np.asarray(sample_classifier.kept(mean, 0 * weights, jax.random.key(0), labels, draw))
+    assert right.mean() == pytest.approx(1 - 0.5**gaussians.CANDIDATES, abs=0.02)
+    none = np.asarray(gaussians.kept_samples(mean, 0 * weights, jax.random.key(0), labels, draw))
     first = draw(jax.random.fold_in(jax.random.key(0), 0), labels)
     np.testing.assert_array_equal(none, first)  # a classifier that knows nothing keeps the first
 
@@ -136,9 +137,9 @@ def test_what_is_kept_where_nothing_is_classified_as_its_label():
     def part(images):
         return np.where(lying.ravel() == 0, images.reshape(len(images), -1), 0).max(1)
 
-    kept = part(np.asarray(jax.jit(lambda key: sample_classifier.kept(
+    kept = part(np.asarray(jax.jit(lambda key: gaussians.kept_samples(
         both.mean(0), weights, key, labels, draw))(jax.random.key(0))))
-    keys = [jax.random.fold_in(jax.random.key(0), i) for i in range(sample_classifier.CANDIDATES)]
+    keys = [jax.random.fold_in(jax.random.key(0), i) for i in range(gaussians.CANDIDATES)]
     best = np.max([part(draw(key, labels)) for key in keys], 0)
     np.testing.assert_allclose(kept, best, atol=1e-6)
 
@@ -173,7 +174,7 @@ def test_rounds_go_on_from_the_released_gradient_of_the_records():
         step = np.asarray(after.weights - old.weights).ravel()
         # A damped Newton step: down the slope, by no more than the damping allows.
         assert -step @ true > 0.01 * np.linalg.norm(step) * np.linalg.norm(true) > 0
-        assert np.linalg.norm(step) <= np.linalg.norm(true) / sample_classifier.LEAST_DAMPING
+        assert np.linalg.norm(step) <= np.linalg.norm(true) / gaussians.LEAST_DAMPING
     np.testing.assert_array_equal(queries[0].weights, start.weights)
     assert accuracy(start, x / 255, y) < 0.1 and accuracy(last, x / 255, y) > 0.8
 
@@ -187,8 +188,8 @@ def test_a_classifier_of_long_messages_and_large_images_fits_into_memory():
     assert bound.length == 7 * 7 * 9 * 100
     sums = jax.jit(bound.sums)(jnp.ones((1, bound.columns)))
     assert sums.first.shape == (1, bound.length) and not sums.second.size
-    at_once, calls = sample_classifier.calls(spec)
-    assert at_once * 224 * 224 * 3 <= 10**6 and at_once * calls >= sample_classifier.SAMPLES
+    at_once, calls = gaussians.classifier_calls(spec)
+    assert at_once * 224 * 224 * 3 <= 10**6 and at_once * calls >= gaussians.SAMPLES
 
 
 def test_a_run_that_ends_before_its_classifier_has_samples():

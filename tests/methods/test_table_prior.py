@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dpgen_jax.methods.shared import table_prior
+from dpgen_jax.methods.shared import table_tree
 
 D, B = 12, 8
 SIZE = np.array([0.7, 0.3], np.float32)
@@ -14,7 +14,7 @@ SIZE = np.array([0.7, 0.3], np.float32)
 
 @functools.cache
 def compiled():
-    return jax.jit(table_prior.expected)
+    return jax.jit(table_tree.expected_deviations)
 
 
 def kept(slope, noise, is_number=True, seed=0):
@@ -62,7 +62,7 @@ def beyond_noise(columns, seed, size=0.002, signal=1.6):
     ratio -= ratio.sum(1, keepdims=True) * total
     noise = 0.8 * size / signal
     noisy = ratio * size + noise * rng.normal(size=ratio.shape)
-    found = np.asarray(jax.jit(table_prior.expected)(
+    found = np.asarray(jax.jit(table_tree.expected_deviations)(
         np.stack([-noisy, noisy], 1).astype(np.float32), np.full((d, 2), noise, np.float32),
         np.array([1 - size, size], np.float32), total, np.full((d, bins), True)))[:, 1] / size
     kept = found[np.arange(d), end]

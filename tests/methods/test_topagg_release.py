@@ -18,14 +18,15 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
     RenyiEvent,
 )
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
-from dpgen_jax.release import bundle, statement
-from dpgen_jax.run import fitting, lifecycle, metrics, monitor
+from dpgen_jax.release import bundle, guarantee
+from dpgen_jax.run import fitting, lifecycle, monitor
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
@@ -179,7 +180,8 @@ def test_evaluation_is_its_accuracy_on_held_out_records(root, release, capsys):
 
 
 def test_while_training_it_is_tested_on_public_records_alone(root, release):
-    rows = [row for row in metrics.read(root / "run" / "metrics.jsonl") if "public_accuracy" in row]
+    rows = [row for row in run_folder.read(root / "run" / "metrics.jsonl")
+            if "public_accuracy" in row]
     assert len(rows) >= 2 and rows[-1]["public_accuracy"] == accuracy(release)
     assert not any("spread" in row for row in rows)
     assert monitor.judge(release, None) == {}
@@ -192,11 +194,11 @@ def test_the_statement_names_how_poisson_draws_are_counted():
         PoissonGaussianEvent(GaussianEvent(10.0, 9), 0.1, "replace-one"), GaussianEvent(10.0, 9))
     pure = EpsilonDeltaEvent(0.1)
     for events in ((sampled, 3),), ((sure, 1), (sampled, 2)), ((sampled, 2), (pure, 1)):
-        assert "privacy loss distributions" in statement.accountant(events)
-    assert "exact Gaussian" in statement.accountant(((sure, 1),))
-    assert "Renyi" not in statement.accountant(((sure, 1), (pure, 1)))
+        assert "privacy loss distributions" in guarantee.stated_accountant(events)
+    assert "exact Gaussian" in guarantee.stated_accountant(((sure, 1),))
+    assert "Renyi" not in guarantee.stated_accountant(((sure, 1), (pure, 1)))
     for event in (sampled, sure):
-        name = statement.accountant(((event, 1), (RenyiEvent(8.0, 0.1), 1)))
+        name = guarantee.stated_accountant(((event, 1), (RenyiEvent(8.0, 0.1), 1)))
         assert name.endswith("; Renyi differential privacy of releases that state it at one order")
 
 

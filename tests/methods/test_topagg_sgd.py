@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 
 from dpgen_jax import presets
 from dpgen_jax.accountant.events import NonPrivateEvent, PoissonGaussianEvent
-from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
+from dpgen_jax.aggregation.topagg import dimension_topk, norm_topk
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserError
 from dpgen_jax.methods import topagg_sgd

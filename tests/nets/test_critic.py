@@ -11,9 +11,9 @@ import pytest
 from numpy_compare import largest, normal, uniform
 
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.nets import spectral
-from dpgen_jax.nets.critic import Classifier, Critic, CriticNet, class_score
-from dpgen_jax.nets.wasserstein import classifier_loss, critic_loss, gradient_penalty
+from dpgen_jax.nets import resnet
+from dpgen_jax.nets.losses import classifier_loss, critic_loss, gradient_penalty
+from dpgen_jax.nets.resnet import Classifier, Critic, CriticNet, class_score
 
 pytestmark = pytest.mark.slow
 
@@ -157,8 +157,8 @@ def test_interpolates_lie_evenly_between_a_record_and_its_own_fake():
 @pytest.mark.parametrize("shape", [(5, 5, 3, 7), (40, 1), (6, 9)], ids=str)
 def test_power_iteration_finds_the_largest_singular_value(shape):
     w = normal(*shape)
-    vectors = {"w": spectral.unit(normal(*shape[-1:], seed=1))}
-    normalise = jax.jit(spectral.normalise)
+    vectors = {"w": resnet.unit_vector(normal(*shape[-1:], seed=1))}
+    normalise = jax.jit(resnet.spectral_normalise)
     for _ in range(200):
         normalised, vectors = normalise({"w": w, "b": w}, vectors)
     matrix = np.asarray(normalised["w"]).reshape(-1, shape[-1])
@@ -175,9 +175,9 @@ def test_one_power_iteration_and_its_constant_vectors():
     @jax.jit
     @jax.grad
     def slope(w):
-        return jnp.sum(spectral.normalise({"w": w}, {"w": u})[0]["w"] ** 3)
+        return jnp.sum(resnet.spectral_normalise({"w": w}, {"w": u})[0]["w"] ** 3)
 
-    normalise = jax.jit(spectral.normalise)
+    normalise = jax.jit(resnet.spectral_normalise)
     close(normalise({"w": w}, {"w": u})[1]["w"], new)
     close(slope(w), jax.jit(jax.grad(lambda w: jnp.sum((w / (v @ w @ new)) ** 3)))(w))
     zero = normalise({"w": 0 * w}, {"w": u})

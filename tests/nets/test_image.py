@@ -11,13 +11,7 @@ from numpy_compare import but, close, largest, normal, shaken, uniform
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.nets.convolution import deconvolve
-from dpgen_jax.nets.image import (
-    Discriminator,
-    DiscriminatorNet,
-    Generator,
-    GeneratorNet,
-    latents,
-)
+from dpgen_jax.nets.image import Discriminator, DiscriminatorNet, Generator, GeneratorNet, latents
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.convolution import Conv5x5
-from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.nets.merf import RandomFeatures
 
 IMAGE = ImageSpec(8, 12, 3, 4)
 TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),

@@ -7,8 +7,8 @@ import pytest
 
 from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.methods.shared.gaussians import edge, quantiles
 from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
-from dpgen_jax.nets.noisy_moments import edge, quantiles
 
 
 @pytest.mark.slow

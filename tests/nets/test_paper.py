@@ -7,9 +7,8 @@ import pytest
 from numpy_compare import close
 
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, PaperDiscriminator
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.paper import PaperDiscriminator
 
 MNIST = ImageSpec(28, 28, 1, 10)
 

@@ -10,8 +10,8 @@ from numpy_compare import close, largest, normal
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.nets.convolution import convolve3_doubled, double
+from dpgen_jax.nets.image import affine
 from dpgen_jax.nets.resnet import ResNet, ResNetNet
-from dpgen_jax.nets.warp import affine
 
 pytestmark = pytest.mark.slow
 

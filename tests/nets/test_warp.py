@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
-from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.nets.image import SHIFT, DiscriminatorNet, GeneratorNet, affine, beyond, moved
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.warp import SHIFT, affine, beyond, moved
 
 pytestmark = pytest.mark.slow
 

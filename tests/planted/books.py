@@ -17,22 +17,25 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.clip import GradientL2, GridMean
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
+from dpgen_jax.aggregation.noise import OsBits, RoundedGaussian
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PoissonSampling,
+    PublishedSampling,
+    RoundRobin,
+)
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.core.types import Method
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
-from planted import toy
 from planted.planting import replaced
+from tests.planted import toy
 
 DELTA, ROUNDS = 1e-5, 6
 ANSWER_SIGMA = 40.0
@@ -94,7 +97,8 @@ def crash() -> str:
             if not bits.late and ledger.steps_charged < bits.rounds:
                 return f"{bits.rounds} rounds were drawn, and {ledger.steps_charged} are charged"
             mu = math.sqrt(bits.rounds * 4 * toy.TOP_K * toy.ROWS) / toy.SIGMA
-            return bits.late or _too_low(f"{bits.rounds} rounds that were drawn", gaussian.epsilon(
+            return bits.late or _too_low(f"{bits.rounds} rounds that were drawn",
+                                         composition.epsilon_of(
                 ledger.spent(), DELTA), of_mu(mu))
 
 
@@ -151,10 +155,11 @@ def hand_computed() -> str:
         1, of_secret_draw(1 / clip_sigma, 0.2))
         for schedule in (PoissonSampling(40, 8), FixedSizeSampling(40, 8))}
     for what, (mechanism, rounds, by_hand) in cases.items():
-        if wrong := _too_low(what, gaussian.epsilon(mechanism.events(rounds), DELTA), by_hand):
+        if wrong := _too_low(what, composition.epsilon_of(mechanism.events(rounds), DELTA),
+                             by_hand):
             return wrong
     published = toy.mechanism(schedule=PublishedSampling(toy.UNITS))
-    epsilon = gaussian.epsilon(published.events(1), DELTA)
+    epsilon = composition.epsilon_of(published.events(1), DELTA)
     return "" if epsilon == math.inf else (
         f"the published draw of GS-WGAN costs epsilon {epsilon:.4g}; nothing is proven for it")
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from planted import books, draws, folder, interference, mechanisms
+from tests.planted import books, draws, folder, interference, mechanisms
 
 Attack = Callable[[], str]
 """Returns in words what is wrong; empty where all is well."""

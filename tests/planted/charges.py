@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.accountant.events import Event, Events
-from dpgen_jax.accountant.totals import Account, Record
-from dpgen_jax.aggregation import discrete_laplace
-from dpgen_jax.aggregation.bits import BitSource, SeededBits
+from dpgen_jax.accountant.ledger import Account, Record
+from dpgen_jax.aggregation import single_releases
 from dpgen_jax.aggregation.bound import Bound
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
+from dpgen_jax.aggregation.noise import BitSource, SeededBits
+from dpgen_jax.aggregation.schedule import (
+    FixedSizeSampling,
+    FullParticipation,
+    PoissonSampling,
+    PublishedSampling,
+    RoundRobin,
+)
+from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
+from dpgen_jax.core.run_folder import write_json
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import loop, side_releases
-from dpgen_jax.run.folder import write_json
 from planted.catalogue import fault
 from planted.planting import replaced
 
@@ -95,7 +100,7 @@ def class_counts_without_a_charge() -> Iterator[None]:
     """Noisy class counts are made and written, and the ledger never hears of them."""
     def class_counts(files: Any, ledger: Any, counted: side_releases.Counted, epsilon: float,
                      bits: BitSource, log: Any) -> Any:
-        noisy = discrete_laplace.class_counts(
+        noisy = single_releases.class_counts(
             sealing.labels(counted.records, counted.dealt), counted.spec.classes, epsilon, bits,
             counted.rows_per_unit)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})

@@ -11,16 +11,14 @@ import numpy as np
 from scipy.stats import chi2
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.mechanism import LocalMechanism
+from dpgen_jax.aggregation.noise import OsBits, RoundedGaussian, SeededBits
+from dpgen_jax.aggregation.schedule import FixedSizeSampling, FullParticipation, PoissonSampling
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.audit.findings import ALARM
 from dpgen_jax.run import loop
-from planted import toy
 from planted.planting import replaced
+from tests.planted import toy
 
 ROUNDS = 400
 """rounds whose samples are looked at"""

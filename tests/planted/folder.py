@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder import purchases, releases, spending
+from dpgen_jax.audit.folder import spending
 from dpgen_jax.audit.folder.reading import opened
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
-from dpgen_jax.private import records, votes
-from dpgen_jax.run import metrics, opening, resume, side_releases
-from planted import toy
+from dpgen_jax.private import kept_votes, records
+from dpgen_jax.run import checkpoint, side_releases
+from tests.planted import toy
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
@@ -40,12 +41,12 @@ def written(root: Path) -> None:
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
         "spec": toy.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
         "seed": None, "data_notes": (), "not_covered": (), "simulated": ""})
-    files = opening.create(root, public)
+    files = checkpoint.create(root, public)
     sealed = records.seal(*toy.neighbours()[0], toy.SPEC)
-    resume.identity(files, sealed, lambda key: toy.dealt(), False, None)
+    checkpoint.run_identity(files, sealed, lambda key: toy.dealt(), False, None)
     mechanism, rng = gpate.mechanism(CONFIG, toy.SPEC), np.random.default_rng(0)
-    with resume.ledger(files, mechanism, public, False) as ledger, \
-            metrics.MetricsWriter(files.metrics) as rows:
+    with checkpoint.open_run_ledger(files, mechanism, public, False) as ledger, \
+            run_folder.MetricsWriter(files.metrics) as rows:
         counted = side_releases.Counted(sealed, toy.SPEC)
         side_releases.class_counts(files, ledger, counted, BUDGET.class_epsilon, OsBits(),
                                    lambda line: None)
@@ -56,7 +57,7 @@ def written(root: Path) -> None:
             counts = rng.multinomial(TEACHERS, rng.dirichlet(np.full(CONFIG.bins, 0.05), shape))
             answered = (counts.max(-1) > TEACHERS / 2).astype(np.int32)
             sums = jnp.asarray(counts.reshape(1, *mechanism.shape), jnp.int32)
-            votes.append(files.votes, Private(sums), answered)
+            kept_votes.append(files.votes, Private(sums), answered)
             ledger.settle(ticket, mechanism.actual_charge(answered, charged), 1)
             rows.write({"step": step + 1, "epsilon": ledger.epsilon(),
                         "charged": ledger.steps_charged})
@@ -76,9 +77,9 @@ def audited() -> str:
         spending.chained(run, found)
         spending.of_this_run(run, found)
         spending.as_the_mechanism_says(run, found)
-        releases.against_releases(run, found)
-        purchases.class_counts(run, found)
-        purchases.of_the_data(run, found)
+        spending.against_releases(run, found)
+        spending.class_counts(run, found)
+        spending.purchases_of_the_data(run, found)
     return "; ".join(f"{finding.check}: {finding.detail}" for finding in found.made
                      if finding.verdict == Verdict.FAILS)
 

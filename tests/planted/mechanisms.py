@@ -10,9 +10,9 @@ from dpgen_jax.aggregation.clip import GradientL2, GridMean, RowL2
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.audit import attacks, law, pairs
+from dpgen_jax.audit import attacks, mechanism, pairs
 from dpgen_jax.audit.findings import Findings, Verdict
-from planted import toy
+from tests.planted import toy
 
 SEARCH, LAW, RELEASES = 0.5, 0.05, 60.0
 """Seconds: of the search for two messages, at least a round of it; of draws, at least 2^20; and of
@@ -72,7 +72,7 @@ def releases(build: Callable[[], SumMechanism]) -> str:
 def noise() -> str:
     """Returns what differs between the noise that is drawn and its law; empty where nothing."""
     found = Findings(lambda line: None)
-    law.audit(votes(), LAW, found, NAME)
+    mechanism.audit_law(votes(), LAW, found, NAME)
     return _failed(found)
 
 

@@ -11,14 +11,12 @@ import numpy as np
 from jax import lax
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation import bits as sources
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation import noise as sources
+from dpgen_jax.aggregation.mechanism import LocalMechanism, SumMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
 from dpgen_jax.core.types import Array, Private, unseal
-from dpgen_jax.private.layout import AXIS
-from dpgen_jax.run import rounds
+from dpgen_jax.private.teachers import AXIS
+from dpgen_jax.run import loop
 from planted.catalogue import fault
 from planted.planting import all_replaced, replaced
 
@@ -105,5 +103,5 @@ def noise_added_per_device() -> Iterator[None]:
         noise = mechanism.noise.sample(bits)
         return mechanism.decode(unseal(total) + lax.psum(noise, AXIS), 1.0)
 
-    with replaced(rounds, "release", release):
+    with replaced(loop, "release", release):
         yield

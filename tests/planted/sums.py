@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from dpgen_jax.aggregation import clip
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
-from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits
+from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits
 from dpgen_jax.core.types import Array
 from planted.catalogue import fault
 from planted.planting import all_replaced, replaced

@@ -21,14 +21,13 @@ import numpy as np
 from jax import lax
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import BitSource, SeededBits
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.noise import BitSource, RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Records, unseal
-from dpgen_jax.private import partition, records, teachers
-from dpgen_jax.private.layout import padded_rows, spread
+from dpgen_jax.private import records, teachers
+from dpgen_jax.private.teachers import padded_rows, spread
 from dpgen_jax.run import loop
 from planted.planting import replaced
 
@@ -147,9 +146,9 @@ def neighbours() -> list[Data]:
     return pair
 
 
-def dealt(units: int = UNITS) -> partition.Partition:
+def dealt(units: int = UNITS) -> records.Partition:
     """Returns the dealing, which says which unit has which record."""
-    return partition.assign(12, units, KEY)
+    return records.assign(12, units, KEY)
 
 
 def owner(units: int = UNITS) -> int:
@@ -163,7 +162,7 @@ def layout(chunk: int = 2, devices: int = 1, parallel: Any = "shard_map", units:
     return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel, n_cohorts)
 
 
-def placed(data: Data, where: teachers.Layout, deal: partition.Partition | None = None
+def placed(data: Data, where: teachers.Layout, deal: records.Partition | None = None
            ) -> Private[Records]:
     """Records on the devices of their units."""
     sealed = records.seal(*data, SPEC)
@@ -222,7 +221,7 @@ def start(where: teachers.Layout, planted: Any = None) -> loop.State:
 
 def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, planted: Any = None,
           bits: BitSource | None = None, steps: int = STEPS, block: Callable = block,
-          deal: partition.Partition | None = None, steps_per_call: int = 0, **hooks: Any
+          deal: records.Partition | None = None, steps_per_call: int = 0, **hooks: Any
           ) -> tuple[loop.State, Ledger]:
     """The real loop and a real ledger, which is closed.
 

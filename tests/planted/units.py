@@ -12,13 +12,13 @@ import numpy as np
 from jax import lax
 
 from dpgen_jax.core.types import Array, Private, Records, unseal
-from dpgen_jax.private import partition, teachers
-from dpgen_jax.private.layout import AXIS, Layout
-from dpgen_jax.private.partition import Partition
-from dpgen_jax.run import loop, rounds
-from planted import toy
+from dpgen_jax.private import records, teachers
+from dpgen_jax.private.records import Partition
+from dpgen_jax.private.teachers import AXIS, Layout
+from dpgen_jax.run import loop
 from planted.catalogue import fault
 from planted.planting import all_replaced, replaced
+from tests.planted import toy
 
 
 @fault("messages of units")
@@ -42,8 +42,8 @@ def record_in_two_units() -> Iterator[None]:
         index[(first + 1) % n_units, 0] = toy.CANARY
         return Partition(index, dealt.sizes)
 
-    usual = partition.assign
-    with replaced(partition, "assign", assign):
+    usual = records.assign
+    with replaced(records, "assign", assign):
         yield
 
 
@@ -96,7 +96,7 @@ def gradients_summed_over_devices() -> Iterator[None]:
 
 def _looking_at(seen: list[Array]) -> Callable:
     """In place of `rounds.bounded_sum`: the mean label of the records is remembered."""
-    usual = rounds.bounded_sum
+    usual = loop.bounded_sum
 
     def bounded_sum(method: Any, layout: Layout, units: Any, records: Private[Records], *rest: Any
                     ) -> Any:
@@ -116,7 +116,7 @@ def generator_fed_by_private_labels() -> Iterator[None]:
 
     seen: list[Array] = []
     usual = toy.absorb
-    with all_replaced((rounds, "bounded_sum", _looking_at(seen)), (toy, "absorb", absorb)):
+    with all_replaced((loop, "bounded_sum", _looking_at(seen)), (toy, "absorb", absorb)):
         yield
 
 
@@ -129,8 +129,8 @@ def query_made_with_labels() -> Iterator[None]:
         query = dataclasses.replace(this.query, images=this.query.images + mean)
         return usual(method, layout, units, records, inputs, this._replace(query=query))
 
-    usual = rounds.bounded_sum
-    with replaced(rounds, "bounded_sum", bounded_sum):
+    usual = loop.bounded_sum
+    with replaced(loop, "bounded_sum", bounded_sum):
         yield
 
 

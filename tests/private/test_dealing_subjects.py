@@ -4,15 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from planted import toy as adversary
 
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.discrete_laplace import class_counts, class_counts_sensitivity
-from dpgen_jax.core.subjects import Subjects
-from dpgen_jax.core.types import UserError, unseal
-from dpgen_jax.data import subjects as reading
-from dpgen_jax.private import partition, records
+from dpgen_jax.aggregation.noise import SeededBits
+from dpgen_jax.aggregation.single_releases import class_counts, class_counts_sensitivity
+from dpgen_jax.core.types import Subjects, UserError, unseal
+from dpgen_jax.data.table import subjects as reading
+from dpgen_jax.private import records
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 KEY, K, UNITS, CHANGED = b"partition key of the tests", 3, 4, "p5"
 SIZES = [1, 4, 2, 7, 3, 5, 1, 2, 6, 3]
@@ -33,12 +32,12 @@ def table(changed: int = 5, name: str = CHANGED, value: int = 200, label: int = 
     return names, np.concatenate(x).astype(np.uint8), np.concatenate(y)
 
 
-def dealt(data: Table, units: int = UNITS, k: int = K) -> partition.Partition:
+def dealt(data: Table, units: int = UNITS, k: int = K) -> records.Partition:
     names, x, y = data
-    return partition.by_subject(reading.numbered("who", k, names), x, y, units, KEY)
+    return records.by_subject(reading.numbered("who", k, names), x, y, units, KEY)
 
 
-def of_units(data: Table, deal: partition.Partition):
+def of_units(data: Table, deal: records.Partition):
     _, x, y = data
     return unseal(records.deal(records.seal(x, y, adversary.SPEC), deal))
 
@@ -62,7 +61,7 @@ def test_a_person_replaced_whole_changes_one_unit_and_no_shape(units):
 def test_rows_that_are_dealt_one_by_one_are_caught():
     """The planted fault: each row is its own subject."""
     def by_row(data: Table):
-        return of_units(data, partition.assign(len(data[0]), UNITS, KEY))
+        return of_units(data, records.assign(len(data[0]), UNITS, KEY))
 
     same_size = table(5, value=0)
     assert len(changed_units(by_row(table()), by_row(same_size))) > 1
@@ -77,7 +76,7 @@ def test_at_most_k_rows_are_kept_in_any_order_of_the_file():
     rows = {}
     for data in ((names, x, y), shuffled):
         found = reading.numbered("who", K, data[0])
-        slots = partition.kept(found, data[1], data[2], KEY)
+        slots = records.kept(found, data[1], data[2], KEY)
         assert slots.shape == (len(SIZES), K)
         sizes = np.minimum(np.bincount(found.train), K)
         np.testing.assert_array_equal((slots >= 0).sum(1), sizes)
@@ -90,7 +89,7 @@ def test_at_most_k_rows_are_kept_in_any_order_of_the_file():
 def test_each_row_of_a_person_has_the_same_chance():
     names, x, y = ["a"] * 8 + ["b"], np.arange(9.0)[:, None], np.zeros(9, int)
     found = reading.numbered("who", 2, names)
-    taken = [partition.kept(found, x, y, i.to_bytes(2))[0] for i in range(2000)]
+    taken = [records.kept(found, x, y, i.to_bytes(2))[0] for i in range(2000)]
     times = np.bincount(np.ravel(taken), minlength=8)
     assert times[8:].sum() == 0 and np.abs(times - 500).max() < 5 * np.sqrt(500 * 0.75)
 
@@ -112,7 +111,7 @@ def test_more_units_than_people_are_refused():
         dealt(table(), units=11)
 
 
-def seen(data: Table, deal: partition.Partition) -> np.ndarray:
+def seen(data: Table, deal: records.Partition) -> np.ndarray:
     """The sum that the real loop releases in its first round, with noise of 0."""
     where = adversary.layout(chunk=2)
     method = adversary.build()
@@ -131,7 +130,7 @@ def compiled(method, where):
 CACHE: list = []
 
 
-def in_two_units(data: Table) -> partition.Partition:
+def in_two_units(data: Table) -> records.Partition:
     """The planted fault: a row of the person lies in a second unit too."""
     first, last = sum(SIZES[:5]), len(data[0]) - sum(SIZES[6:])  # the person's rows in the file
     index = dealt(data).index.copy()

@@ -11,7 +11,7 @@ import pytest
 import small_datalens
 from jax import lax
 
-from dpgen_jax.private.layout import on_devices, sharded
+from dpgen_jax.private.teachers import on_devices, sharded
 
 UNITS = 8
 NONE, NO_COLUMNS = np.zeros((3, 0), np.float32), jnp.zeros((2, 0))

@@ -8,35 +8,22 @@ import jax
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 
 from dpgen_jax import aggregation
-from dpgen_jax.aggregation import (
-    clip,
-    counts,
-    few_rows,
-    histogram,
-    label_votes,
-    levels,
-    moments,
-    plain,
-    sketch,
-    topk_sign,
-)
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.discrete_laplace import class_counts
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Bound, CompactBound
-from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation import bound, clip, compression, moments, teacher_votes, topagg
+from dpgen_jax.aggregation.mechanism import Bound, CompactBound, LocalMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.single_releases import class_counts
 from dpgen_jax.core.types import EMPTY, Records, UserError, unseal
 from dpgen_jax.data import Dataset, without_empty_slots
 from dpgen_jax.data.clients import split
 from dpgen_jax.federated import answer
-from dpgen_jax.private import partition, records, teachers
+from dpgen_jax.private import records, teachers
+from tests.planted import toy as adversary
 
 N, UNITS = 23, 5
-DEALT = partition.assign(N, UNITS, adversary.KEY)
+DEALT = records.assign(N, UNITS, adversary.KEY)
 
 
 def emptied(*slots, n=N):
@@ -63,7 +50,7 @@ def test_an_empty_slot_counts_and_is_refilled_from_its_own_unit_alone():
 
 
 def test_the_other_records_take_their_turns():
-    one = partition.Partition(np.arange(6)[None], np.array([6]))
+    one = records.Partition(np.arange(6)[None], np.array([6]))
     x, y = emptied(0, 2, 3, 5, n=6)
     whole, dealt_units = small_datalens.images(6)[1], units(x, y, one)
     assert dealt_units.y[0].tolist() == [whole[k] for k in (1, 1, 4, 1, 4, 4)]
@@ -77,7 +64,7 @@ def test_a_unit_of_empty_slots_keeps_them():
 
 def test_clients_are_refilled_likewise():
     owner = np.repeat([0, 1, 2], [4, 3, 5])
-    dealt = partition.by_client(owner, 3, 6)
+    dealt = records.by_client(owner, 3, 6)
     dealt_units = units(*emptied(1, 4, 5, 6, n=12), dealt)
     assert (dealt_units.y[[0, 2]] >= 0).all() and (dealt_units.y[1] == EMPTY).all()
     own = answer.client_row(records.seal(*emptied(0, 3, n=4), small_datalens.SPEC), 6)
@@ -125,20 +112,21 @@ def test_who_looks_at_records_sees_no_empty_slot():
 
 # What a unit of empty slots says: nothing, at every bound.
 
-BOUNDS = [topk_sign.TopKSign(3, 4), topk_sign.TopKSign(3, 4, clip=0.5), clip.RowL2(1.0, 8, 4, 20),
-          clip.GradientL2(1.0, 8, 50), histogram.OneHot(4, 8, 4, 1.0), label_votes.LabelVotes(4),
-          levels.KLevels(4, 8, 4), plain.Unbounded(4, 8),
-          sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8)),
-          counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200),
-          few_rows.FewRows(topk_sign.TopKSign(3, 2), 4),
-          few_rows.FewRows(histogram.OneHot(4, 8, 2, 1.0), 4),
+BOUNDS = [topagg.TopKSign(3, 4), topagg.TopKSign(3, 4, clip=0.5), clip.RowL2(1.0, 8, 4, 20),
+          clip.GradientL2(1.0, 8, 50), teacher_votes.OneHot(4, 8, 4, 1.0),
+          teacher_votes.LabelVotes(4),
+          compression.KLevels(4, 8, 4), bound.Unbounded(4, 8),
+          compression.SketchedSigns(topagg.TopKSign(3, 4), compression.CountSketch(2, 6, 8)),
+          moments.NonNegativeL2(8, 50, 8), moments.CellVotes(4, 8, 200),
+          bound.FewRows(topagg.TopKSign(3, 2), 4),
+          bound.FewRows(teacher_votes.OneHot(4, 8, 2, 1.0), 4),
           moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, count=1,
                           first=2**12, square=5 * 2**12, tint=4, columns=65, limit=10**6)]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: type(bound).__name__)
 def test_every_bound_drops_nan(bound):
-    columns = 1 if isinstance(bound, label_votes.LabelVotes) else 8
+    columns = 1 if isinstance(bound, teacher_votes.LabelVotes) else 8
     message = np.full((bound.rows, columns), np.nan, np.float32)
     assert not np.asarray(jax.jit(bound.project)(jax.random.key(0), message)).any()
     message = np.tile(np.arange(1, 1 + columns, dtype=np.float32), (bound.rows, 1))
@@ -157,7 +145,7 @@ def test_a_client_of_empty_slots_sends_its_noise_alone():
     """Its answer is as noisy as any other: nobody can tell that it holds nothing."""
     noise = RoundedGaussian(30.0)
     local = LocalMechanism(
-        bound=topk_sign.TopKSign(adversary.TOP_K, adversary.ROWS),
+        bound=topagg.TopKSign(adversary.TOP_K, adversary.ROWS),
         noise=noise,
         n_units=3,
         schedule=FullParticipation(),

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 
 from dpgen_jax.core.types import Pretraining, Private, unseal
-from dpgen_jax.private import packing, pretraining, teachers
+from dpgen_jax.private import pretraining, streaming, teachers
+from tests.planted import toy as adversary
 
 STEPS = 7
 COUNT = 5  # divides by no chunk and by no number of devices
@@ -37,7 +37,7 @@ def finish(state):
 
 
 METHOD = adversary.build(n_units=COUNT, pretraining=Pretraining(STEPS, init, step, finish))
-DEAL = adversary.partition.assign(15, COUNT, adversary.KEY)
+DEAL = adversary.records.assign(15, COUNT, adversary.KEY)
 layouts = pytest.mark.parametrize("parts", [
     (1, 1, "shard_map"), (2, 1, "shard_map"), (3, 1, "shard_map"), (1, 2, "shard_map"),
     (2, 2, "pmap"), (1, 8, "shard_map")], ids=str)
@@ -69,7 +69,7 @@ def cold(where):
 
 def real(units, where):
     """Arrays [U, ...] of the real units, on the host."""
-    return unseal(next(packing.blocks(units, where, COUNT)))
+    return unseal(next(streaming.blocks(units, where, COUNT)))
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_no_layout_changes_what_a_unit_becomes(parts):
         np.testing.assert_array_equal(getattr(found, name), getattr(ALONE, name))
     near(found, ALONE)
     assert shares == sorted(shares) and shares[-1] == 1 and shares[0] > 0
-    assert np.all(packing.warmed(units, where))
+    assert np.all(streaming.warmed(units, where))
 
 
 @pytest.mark.parametrize("groups", [2, 3])
@@ -148,12 +148,12 @@ def test_sessions_that_are_short_come_to_an_end_where_two_chunks_hold_a_unit(mon
     """A unit that is done stays so while the last chunk, which has it too, is pretrained."""
     of_length(monkeypatch, 1)
     where, units, done = together(2), cold(together(2)), []
-    while not np.all(packing.warmed(units, where)) and len(done) < 5:
+    while not np.all(streaming.warmed(units, where)) and len(done) < 5:
         work = pretraining.pretrain(METHOD, units, adversary.placed(data(), where, DEAL), where)
         for _ in range(STEPS + 2):
             units, _ = next(work, (units, 1))
-        done.append(packing.warmed(units, where).sum())
-        units = packing.assemble(packing.blocks(units, where, 3), METHOD, where)
+        done.append(streaming.warmed(units, where).sum())
+        units = streaming.assemble(streaming.blocks(units, where, 3), METHOD, where)
     assert done == [2, 4, COUNT]
     near(real(units, where), ALONE)
 
@@ -183,9 +183,9 @@ def test_an_interrupted_warm_up_goes_on_and_ends_where_it_would_have(monkeypatch
     for _ in range(calls):
         units, _ = next(work)
     work.close()
-    done = packing.warmed(units, where)
+    done = streaming.warmed(units, where)
     assert done.sum() == 2 * (calls // STEPS)  # a unit that is half warm does not count
-    units = packing.assemble(packing.blocks(units, where, 3), METHOD, where)
+    units = streaming.assemble(streaming.blocks(units, where, 3), METHOD, where)
     *_, (units, _) = seen = list(
         pretraining.pretrain(METHOD, units, adversary.placed(data(), where, DEAL), where))
     assert small_datalens.equal(real(units, where), whole)
@@ -261,7 +261,7 @@ def test_padded_units_are_no_units():
     where = layout(3, 2)
     assert where.padded == 6
     units, _ = warmed(where)
-    assert packing.warmed(units, where).shape == (COUNT,)
+    assert streaming.warmed(units, where).shape == (COUNT,)
     flags = unseal(units).warm.at[COUNT:].set(0)
     units = Private(dataclasses.replace(unseal(units),
                                         warm=jax.device_put(flags, where.by_unit)))
@@ -288,7 +288,7 @@ def test_no_second_copy_of_the_units():
                               jax.eval_shape(init, jax.random.key(0)))
         own = adversary.placed((np.zeros((3 * units, *adversary.SPEC.shape), np.uint8),
                                 np.zeros(3 * units, int)), where,
-                               adversary.partition.assign(3 * units, units, adversary.KEY))
+                               adversary.records.assign(3 * units, units, adversary.KEY))
         compiled = CALLS(method, where).lower(Private(shapes), own, Private(states),
                                              pretraining.Span(0, 0, 1))
         return compiled.compile(small_datalens.AS_IN_A_RUN).memory_analysis().temp_size_in_bytes

@@ -44,7 +44,7 @@ def test_fingerprint_sees_every_change_and_needs_the_key():
 
 def test_deal_gives_each_unit_its_own_records():
     x, y = small_datalens.images(10)
-    dealt = small_datalens.partition.assign(10, 3, small_datalens.KEY)
+    dealt = small_datalens.sealing.assign(10, 3, small_datalens.KEY)
     units = unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
     for unit, ids in enumerate(dealt.index):
         assert np.array_equal(units.x[unit], x[ids]) and np.array_equal(units.y[unit], y[ids])
@@ -53,7 +53,7 @@ def test_deal_gives_each_unit_its_own_records():
 def test_places_behind_the_last_unit_get_zeros():
     x, y = small_datalens.images(10)
     sealed = records.seal(x, y, small_datalens.SPEC)
-    dealt = small_datalens.partition.assign(10, 3, small_datalens.KEY)
+    dealt = small_datalens.sealing.assign(10, 3, small_datalens.KEY)
     units = unseal(records.deal(sealed, dealt, (2, 6)))
     assert np.array_equal(units.x[0], x[dealt.index[2]]) and units.x.dtype == np.uint8
     assert units.x.shape == (4, *x[dealt.index[2]].shape) and units.y.shape == (4, 4)
@@ -66,7 +66,7 @@ def test_places_behind_the_last_unit_get_zeros():
 def test_a_cpu_takes_dealt_records_without_a_copy(chunk, devices, sampled):
     where = dataclasses.replace(small_datalens.layout(chunk, devices), sampled=sampled)
     x, y = small_datalens.images(8 * where.n_units)
-    dealt = small_datalens.partition.assign(len(x), where.n_units, small_datalens.KEY)
+    dealt = small_datalens.sealing.assign(len(x), where.n_units, small_datalens.KEY)
     sealed = records.deal(records.seal(x, y, small_datalens.SPEC), dealt,
                           where.dealt_units)
     host, placed = unseal(sealed), unseal(teachers.place(sealed, where))
@@ -79,7 +79,7 @@ def test_a_cpu_takes_dealt_records_without_a_copy(chunk, devices, sampled):
 def test_records_of_another_number_of_units_are_not_placed():
     where = small_datalens.layout(chunk=4)
     x, y = small_datalens.images(30)
-    dealt = small_datalens.partition.assign(30, where.n_units, small_datalens.KEY)
+    dealt = small_datalens.sealing.assign(30, where.n_units, small_datalens.KEY)
     with pytest.raises(ValueError, match="places"):
         teachers.place(records.deal(records.seal(x, y, small_datalens.SPEC), dealt,
                                     (0, where.padded + 1)), where)

@@ -16,14 +16,14 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
-from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
 from dpgen_jax.core.types import Pretraining, UserError, unseal
-from dpgen_jax.private import packing, pretraining, streaming
+from dpgen_jax.private import pretraining, streaming
 from dpgen_jax.run import loop
+from tests.planted import toy as adversary
 
 # --- a file in place of an array
 
@@ -153,7 +153,7 @@ def passed_on(folder, places):
     state = None
     for i, (where, after) in enumerate(itertools.pairwise([*places, layout()])):
         state = trained(folder / str(i), where, 2 * i + 2, state)
-        units = packing.assemble(packing.blocks(state.units, where, 3), method(1), after)
+        units = streaming.assemble(streaming.blocks(state.units, where, 3), method(1), after)
         state = dataclasses.replace(state, units=units)
     assert state.step == adversary.STEPS
     return small_datalens.opened(state, layout())
@@ -191,7 +191,7 @@ def test_a_round_that_fails_leaves_no_state_that_could_be_saved(tmp_path, monkey
         with pytest.raises(UserError, match="the disk fails"):
             loops.train(toy, records, state, where, ledger, SeededBits(2), steps=2)
         assert ledger.steps_charged == 1  # what was drawn stays charged
-    after = unseal(next(packing.blocks(state.units, where, COUNT)))
+    after = unseal(next(streaming.blocks(state.units, where, COUNT)))
     assert 0 < len(small_datalens.differing_units(before.state, after.state)) < COUNT
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.public))
 

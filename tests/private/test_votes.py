@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import Private, UserError, unseal
-from dpgen_jax.private import votes as log
+from dpgen_jax.private import kept_votes as log
 
 ROWS, COLUMNS, BINS = 2, 3, 4
 QUERIES, STEP = ROWS * COLUMNS, 4 * ROWS * COLUMNS * (BINS + 1)

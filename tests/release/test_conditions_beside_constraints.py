@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpgen_jax as dg
-from dpgen_jax.data import derived, schema
+from dpgen_jax.data.table import constraints, schema
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
 SCHEMA = {
@@ -18,10 +18,10 @@ SCHEMA = {
 
 
 def test_columns_of_constraints_are_those_that_stand_in_one():
-    assert derived.constrained(schema.of(SCHEMA).spec) == {"low", "high", "y"}
+    assert constraints.constrained_columns(schema.of(SCHEMA).spec) == {"low", "high", "y"}
     sums = {"columns": {name: {"kind": "integer", "min": 0, "max": 9} for name in "abcd"},
             "constraints": ["c = a + b"]}
-    assert derived.constrained(schema.of(sums).spec) == {"a", "b", "c"}
+    assert constraints.constrained_columns(schema.of(sums).spec) == {"a", "b", "c"}
 
 
 @pytest.fixture(scope="module")

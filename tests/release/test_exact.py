@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import seeded
 
-from dpgen_jax.release import conditions
+from dpgen_jax.release import sampling
 
 pytestmark = pytest.mark.slow
 NAMES = ("age", "sex", "pay", "mark")
@@ -23,7 +23,8 @@ def made(tmp_path_factory):
     ids=str)
 def test_conditions_on_any_column_are_exact(made, where, counts, least):
     release = dataclasses.replace(made, class_counts=counts)
-    sampler, wanted = release.stream(6000, seed=1, where=where), conditions.parse(where, made.spec)
+    sampler, wanted = release.stream(6000, seed=1,
+                                     where=where), sampling.parse_conditions(where, made.spec)
     x, y = map(np.concatenate, zip(*sampler, strict=True))
     assert wanted.met(x).all() and wanted.classes()[y].all()
     report = next(line for line in sampler.report() if "which makes" in line)

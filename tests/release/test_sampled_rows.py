@@ -8,8 +8,8 @@ import pytest
 from people_table import SPEC, THREE
 
 from dpgen_jax.core.types import Column, Identifier, ImageSpec, UserError
-from dpgen_jax.data.finishing import Finished
-from dpgen_jax.release import conditions, export, sampling
+from dpgen_jax.data.table.constraints import Finished
+from dpgen_jax.release import export, sampling
 from dpgen_jax.release.sampling import CHUNK, Sampler, Source
 
 NAN = float("nan")
@@ -34,7 +34,7 @@ ODD = dataclasses.replace(SPEC, columns=(
     ({"mark": ["low", "high"], "pay": None}, (MARK != 1) & np.isnan(PAY)),
     ({"pay": [None, 30]}, np.isnan(PAY) | (PAY == 30))])
 def test_rows_that_meet_conditions(where, expected):
-    np.testing.assert_array_equal(conditions.parse(where, SPEC).met(ROWS), expected)
+    np.testing.assert_array_equal(sampling.parse_conditions(where, SPEC).met(ROWS), expected)
 
 
 @pytest.mark.parametrize(("where", "codes"), [
@@ -43,7 +43,7 @@ def test_rows_that_meet_conditions(where, expected):
 def test_names_and_categories_that_hold_operators(where, codes):
     rows = np.zeros((4, 5))
     rows[:, 0] = range(4)
-    assert np.flatnonzero(conditions.parse(where, ODD).met(rows)).tolist() == codes
+    assert np.flatnonzero(sampling.parse_conditions(where, ODD).met(rows)).tolist() == codes
 
 
 @pytest.mark.parametrize("where", ["flag=true", "flag=TRUE", {"flag": True}, {"flag": "True"}])
@@ -52,7 +52,7 @@ def test_a_boolean_is_named_in_small_or_capital_letters(where):
     spec = dataclasses.replace(SPEC, columns=(flag, *SPEC.columns))
     rows = np.zeros((2, 5))
     rows[:, 0] = 0, 1
-    assert conditions.parse(where, spec).met(rows).tolist() == [False, True]
+    assert sampling.parse_conditions(where, spec).met(rows).tolist() == [False, True]
 
 
 def test_too_many_rows_for_a_pattern_are_refused_before_any_is_drawn(tmp_path):
@@ -67,7 +67,7 @@ def test_too_many_rows_for_a_pattern_are_refused_before_any_is_drawn(tmp_path):
 def test_a_condition_on_an_identifier_says_what_it_is(where):
     spec = dataclasses.replace(SPEC, identifiers=(Identifier("case", "P-#", 0),))
     with pytest.raises(UserError, match="column case is an identifier, which is new in every rec"):
-        conditions.parse(where, spec)
+        sampling.parse_conditions(where, spec)
 
 
 @pytest.mark.parametrize(("where", "message"), [
@@ -84,7 +84,7 @@ def test_a_condition_on_an_identifier_says_what_it_is(where):
     ({"age": []}, "no record can meet age=")])
 def test_conditions_that_no_record_meets_are_one_line(where, message):
     with pytest.raises(UserError, match=message) as caught:
-        conditions.parse(where, SPEC)
+        sampling.parse_conditions(where, SPEC)
     assert "\n" not in str(caught.value)
 
 
@@ -107,7 +107,7 @@ def codes(rows):
 def sampler(where, n, labels=None, prior=None, draw=draw, **options):
     labels = None if labels is None else np.array(labels)
     source = Source(draw, lambda x, y: Finished(codes(x)), prior)
-    return Sampler(source, conditions.parse(where, THREE), n, labels, 7, **options)
+    return Sampler(source, sampling.parse_conditions(where, THREE), n, labels, 7, **options)
 
 
 def together(blocks):
@@ -137,7 +137,7 @@ def test_a_condition_on_the_label_is_exact_and_rejects_nothing():
     assert (found.tries, found.report()) == (9000, ["kind=a|c: exact, by the model"])
     assert set(y) == {0, 2} and abs((y == 0).mean() - 0.5) < 5 * 0.5 / 9000**0.5
     assert together(sampler("kind!=b", 5))[1].tolist() == [0, 2, 0, 2, 0]
-    images = conditions.parse("label=cat", ImageSpec(4, 4, 1, 2, ("dog", "cat")))
+    images = sampling.parse_conditions("label=cat", ImageSpec(4, 4, 1, 2, ("dog", "cat")))
     assert images.classes().tolist() == [False, True]
 
 

@@ -21,7 +21,7 @@ from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Table
 from dpgen_jax.core.types import UserError
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.release import tracing, without_jax
-from dpgen_jax.release.standalone import program, random_bits, records
+from dpgen_jax.release.standalone import program, records
 
 # No package but NumPy and what belongs to Python.
 ALONE = """
@@ -113,7 +113,7 @@ def test_an_operation_that_a_folder_does_not_have_is_named():
 
 
 def test_a_program_that_draws_something_else_is_not_written(monkeypatch, tmp_path):
-    monkeypatch.setattr(random_bits, "words", lambda key, shape: np.zeros(shape, np.uint32))
+    monkeypatch.setattr(program, "words", lambda key, shape: np.zeros(shape, np.uint32))
     with pytest.raises(UserError, match="of 500 records that NumPy drew are not those of the lib"):
         without_jax.write(of_case(CASES["gpate table"]), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 from people_table import SPEC, table
 
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.release import export, files
 
 IMAGES = ImageSpec(4, 4, 1, 2)

@@ -7,7 +7,7 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.core.types import Spec
-from dpgen_jax.release import model
+from dpgen_jax.release import bundle
 from dpgen_jax.release.bundle import Release
 
 PRIVACY = {"epsilon": 1.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
@@ -20,8 +20,8 @@ def release(method: str, spec: Spec, counts: tuple[int, ...] | None = None, **fi
     rng = np.random.default_rng(0)
     arrays = {name: np.abs(rng.normal(size=array.shape)) + 0.1 if name.endswith("var")
               else rng.normal(size=array.shape) * 0.5
-              for name, array in model.arrays(method, config, spec).items()}
-    kinds = model.arrays(method, config, spec)
+              for name, array in bundle.arrays_of_model(method, config, spec).items()}
+    kinds = bundle.arrays_of_model(method, config, spec)
     arrays = {name: array.astype(np.float32) if kinds[name].dtype.kind == "f" else  # or places
               np.arange(array.size, dtype=np.int32).reshape(array.shape) % 2
               for name, array in arrays.items()}

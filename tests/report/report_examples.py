@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.evaluation.report import table_figures
+from dpgen_jax.evaluation.report import figures
 from dpgen_jax.evaluation.report.page import Report
 from dpgen_jax.evaluation.scores import summary
 
@@ -208,9 +208,9 @@ def table_report(columns=12, hostile=False, epsilon=1.0):
         steps(20, epsilon),
         (header, rows),
         (
-            table_figures.marginals(table, synthetic, test),
-            table_figures.correlations(table, synthetic, test),
-            table_figures.distances(table, synthetic, test, test),
+            figures.marginals(table, synthetic, test),
+            figures.correlations(table, synthetic, test),
+            figures.distances(table, synthetic, test, test),
         ),
     )
 

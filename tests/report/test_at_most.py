@@ -12,10 +12,10 @@ from dpgen_jax import presets
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.audit.findings import Finding, Verdict
-from dpgen_jax.core import printing
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core import cli
+from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec
-from dpgen_jax.release import documents, explain, guarantee
+from dpgen_jax.release import documents, guarantee
 from dpgen_jax.release.render import bound, number, one_in
 
 BOUNDS = st.floats(1e-12, 1e9)
@@ -59,7 +59,7 @@ def test_every_text_on_a_release_is_an_upper_bound():
 
 
 def test_so_are_those_of_commands(capsys):
-    printing.print_record({"spent": {"epsilon": 0.12345649, "sigma": 0.12345649}}, False)
+    cli.print_record({"spent": {"epsilon": 0.12345649, "sigma": 0.12345649}}, False)
     assert capsys.readouterr().out.split() == ["spent:", "epsilon", "0.123457,", "sigma",
                                                "0.123456"]
 
@@ -67,19 +67,20 @@ def test_so_are_those_of_commands(capsys):
 @pytest.mark.parametrize(("epsilon", "two"), [(1.0, 1e-5 * (1 + math.e)), (12.0, None)])
 def test_what_two_records_of_a_person_are_covered_by(epsilon, two):
     """Twice the epsilon alone is no bound: their delta grows by 1 + e^epsilon."""
-    stated = explain.checked(privacy(guarantee="(epsilon, delta) replace-one", epsilon=epsilon,
-                                     delta=1e-5))
-    (text,) = [answer for question, answer in explain.promise(stated) if "protected?" in question]
+    stated = documents.checked_statement(privacy(guarantee="(epsilon, delta) replace-one",
+                                                 epsilon=epsilon,
+                                                 delta=1e-5))
+    (text,) = [answer for question, answer in documents.promise(stated) if "protected?" in question]
     assert "twice the epsilon, beside a delta" in text
     assert (bound(two) in text) if two else "nothing is bounded" in text
-    nothing = explain.checked(privacy(guarantee="none: a seed", epsilon="inf"))
-    assert "twice" not in explain.promise(nothing)[0][1] and number(1.5) == "1.5"
+    nothing = documents.checked_statement(privacy(guarantee="none: a seed", epsilon="inf"))
+    assert "twice" not in documents.promise(nothing)[0][1] and number(1.5) == "1.5"
 
 
 def test_so_are_those_of_votes_budgets_and_audits(capsys, tmp_path):
     """A claim of 1.0000004 was printed as 1."""
     shown = {"epsilon_without_it": 1.0000004, "own_cost_rdp": 0.10000004, "spent": 2.0000004}
-    printing.print_record({"data_dependent_epsilon": shown}, False)
+    cli.print_record({"data_dependent_epsilon": shown}, False)
     assert re.findall(r"[\d.]+(?=,|\n)", capsys.readouterr().out) == ["1.00001", "0.100001",
                                                                      "2.00001"]
     line = Finding(check="", verdict=Verdict.HOLDS, detail="", seconds=0, measure="epsilon",

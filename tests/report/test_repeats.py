@@ -8,9 +8,9 @@ import report_examples as examples
 import dpgen_jax as dg
 from benchmarks import systems
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.evaluation.report import compare
+from dpgen_jax.evaluation.report import page as report_page
 from dpgen_jax.evaluation.scores import over_runs, summary
-from dpgen_jax.run import fitting, repeats
+from dpgen_jax.run import fitting
 
 
 class Trained:
@@ -57,17 +57,17 @@ def test_what_is_not_covered_has_no_sum(tmp_path):
 @pytest.mark.parametrize("n", [1, 0, -1, 2.0, True, "3"])
 def test_a_number_of_trainings_that_is_none(trainings, n):
     with pytest.raises(UserError, match="a whole number from 2 on"):
-        repeats.repeat(n, "dpmerf", [1], [0], epsilon=1.0)
+        fitting.repeat(n, "dpmerf", [1], [0], epsilon=1.0)
     assert trainings == []
 
 
 def test_a_total_is_refused_before_the_first_training(trainings):
     with pytest.raises(UserError, match="3 trainings of epsilon 1 spend 3 .*total_epsilon=2"):
-        repeats.repeat(3, "dpmerf", [1], [0], epsilon=1.0, total_epsilon=2.0)
+        fitting.repeat(3, "dpmerf", [1], [0], epsilon=1.0, total_epsilon=2.0)
     with pytest.raises(UserError, match="3 trainings of epsilon inf spend inf"):
-        repeats.repeat(3, "dpmerf", [1], [0], epsilon=math.inf, total_epsilon=2.0)
+        fitting.repeat(3, "dpmerf", [1], [0], epsilon=math.inf, total_epsilon=2.0)
     assert trainings == []
-    repeats.repeat(3, "dpmerf", [1], [0], epsilon=0.1, total_epsilon=0.3, log=lambda line: None)
+    fitting.repeat(3, "dpmerf", [1], [0], epsilon=0.1, total_epsilon=0.3, log=lambda line: None)
     assert len(trainings) == 3  # as 0.1 and 0.3 are written, and not as floats add up
 
 
@@ -86,20 +86,21 @@ def test_scores_over_trainings_are_their_means_and_deviations():
 
 
 def entry(name, **statement):
-    return compare.Entry(name, examples.image_metrics(), examples.privacy(**statement))
+    return report_page.Entry(name, examples.image_metrics(), examples.privacy(**statement))
 
 
 def test_a_folder_of_trainings_is_one_entry_of_a_comparison():
-    pooled = compare.pooled("mine", [entry("0"), entry("1")])
-    page = compare.compare([pooled, entry("other")])
+    pooled = report_page.pooled("mine", [entry("0"), entry("1")])
+    page = report_page.compare([pooled, entry("other")])
     assert "mine: mean of 2 trainings" in page and "2 times that was spent" in page
     with pytest.raises(UserError, match="differ in epsilon: they are no repeats"):
-        compare.pooled("mine", [entry("0"), entry("1", epsilon=2.0)])
+        report_page.pooled("mine", [entry("0"), entry("1", epsilon=2.0)])
 
 
 def test_what_one_training_lacks_the_mean_lacks():
     alarmed = entry("1", noise_source="seeded: no privacy claim")
-    assert compare.doubts(compare.pooled("mine", [entry("0"), alarmed])) == compare.doubts(alarmed)
+    assert report_page.doubts(report_page.pooled("mine", [entry("0"),
+                                                          alarmed])) == report_page.doubts(alarmed)
 
 
 def test_a_row_of_the_systems_is_a_mean_over_its_trainings(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 import report_examples as examples
 
-from dpgen_jax.evaluation.report import audited
+from dpgen_jax.evaluation.report import page as report_page
 from dpgen_jax.evaluation.report.page import Report, page
 
 CURVE = {"false_positives": [0.0, 0.5, 1.0], "false_negatives": [1.0, 0.3, 0.0]}
@@ -56,11 +56,11 @@ def test_what_fails_or_was_not_checked_is_named():
 def test_a_damaged_audit_does_not_harm_the_page(tmp_path, audit):
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit/audit.json").write_text(json.dumps(audit))
-    assert examples.HOSTILE not in shown(audited.read(tmp_path))
+    assert examples.HOSTILE not in shown(report_page.read_audit(tmp_path))
 
 
 def test_no_audit_is_no_audit(tmp_path):
-    assert audited.read(tmp_path) == {}
+    assert report_page.read_audit(tmp_path) == {}
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit/audit.json").write_text("{")
-    assert audited.read(tmp_path) == {}
+    assert report_page.read_audit(tmp_path) == {}

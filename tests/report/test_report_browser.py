@@ -14,7 +14,7 @@ import report_examples as examples
 from PIL import Image
 from test_statement_page import IMAGES, STAMPS, TABLE
 
-from dpgen_jax.evaluation.report import compare, neighbours
+from dpgen_jax.evaluation.report import page as report_page
 from dpgen_jax.evaluation.report.page import page
 from dpgen_jax.release import documents
 
@@ -66,17 +66,18 @@ def pages():
     pixels = images.samples[0]
     synthetic = {name: page(examples.ALL[name]()) for name in ("images", "bare", "published")}
     synthetic["hostile"] = page(examples.table_report(14, hostile=True))
-    synthetic["compare"] = compare.compare([(examples.HOSTILE, r.metrics, r.privacy)
-                                            for r in (images, seeded)])
-    synthetic["neighbours"] = neighbours.private_page(
+    synthetic["compare"] = report_page.compare([(examples.HOSTILE, r.metrics, r.privacy)
+                                                for r in (images, seeded)])
+    synthetic["neighbours"] = report_page.private_page(
         "x", pixels[:9], pixels[9:18], np.arange(9.0), {}
     )
     for name, (stamp, spec) in {"statement": ("valid", IMAGES), "odd": ("not covered", TABLE),
                                 "seeded": ("seeded", TABLE)}.items():
         synthetic[name] = documents.files(STAMPS[stamp], spec, documents.of_release(
             spec, False))["statement.html"].decode()
-    synthetic["rows"] = neighbours.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0), {},
-                                                rows[0])
+    synthetic["rows"] = report_page.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0),
+                                                 {},
+                                                 rows[0])
     return synthetic | {"control": CONTROL}
 
 

@@ -8,7 +8,8 @@ import report_examples as examples
 from reading import Reading
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import compare, figures
+from dpgen_jax.evaluation.report import figures
+from dpgen_jax.evaluation.report import page as report_page
 
 
 def entry(name, better=0.0, statement=None, **changes):
@@ -16,14 +17,14 @@ def entry(name, better=0.0, statement=None, **changes):
     for scores in (*metrics["gen2real"].values(), metrics["average"]["gen2real"]):
         scores["accuracy"]["mean"] += better
     metrics["fidelity"]["fid_features"]["mean"] -= 100 * better
-    return compare.Entry(name, metrics, examples.privacy(**(statement or {})))
+    return report_page.Entry(name, metrics, examples.privacy(**(statement or {})))
 
 
 GOOD, WORSE = entry("good", 0.05), entry("worse")
 
 
 def test_the_best_of_comparable_runs_is_marked():
-    page = Reading(compare.compare([GOOD, WORSE]))
+    page = Reading(report_page.compare([GOOD, WORSE]))
     assert [("best" in cell) for cell in page.row("gen2real CNN accuracy")] == [True, False]
     assert [("best" in cell) for cell in page.row("average gen2real accuracy")] == [True, False]
     for unmarked in ("real2real CNN accuracy", "fidelity precision", "gen2real CNN validation "
@@ -33,7 +34,7 @@ def test_the_best_of_comparable_runs_is_marked():
 
 
 def test_less_is_better_for_distances():
-    page = Reading(compare.compare([WORSE, GOOD]))
+    page = Reading(report_page.compare([WORSE, GOOD]))
     assert "best" in page.row("fidelity Fr\u00e9chet distance of features")[1]
 
 
@@ -43,7 +44,7 @@ def test_less_is_better_for_distances():
     ("real2real.cnn.accuracy", 0), ("membership.attacks.x.auroc", 0), ("schema_violations", -1),
     ("average.gen2real.accuracy", 1), ("average.real2real.accuracy", 0)])
 def test_which_end_is_better(score, sign):
-    assert compare._sign(score) == sign
+    assert report_page._sign(score) == sign
 
 
 @pytest.mark.parametrize("other, why", [
@@ -59,25 +60,25 @@ def test_which_end_is_better(score, sign):
         exceeds_guarantee=True, sentence="something is wrong")), "something is wrong"),
     (entry("other", statement={"guarantee": "no valid guarantee"}), "no valid guarantee")])
 def test_runs_that_do_not_compare_have_no_best_and_a_reason(other, why):
-    text = compare.compare([GOOD, other])
+    text = report_page.compare([GOOD, other])
     page = Reading(text)
     assert why in page.text and "No value is marked as best" in page.text
     assert not any("(best)" in cell for row in page.rows for cell in row)
-    assert compare.comparable([GOOD, other]) == []
-    assert compare.comparable([other, GOOD, WORSE]) == [1, 2]
+    assert report_page.comparable([GOOD, other]) == []
+    assert report_page.comparable([other, GOOD, WORSE]) == [1, 2]
 
 
 @pytest.mark.parametrize("statement, why", [
     ({"delta": 1e-6}, "differ in delta"), ({"unit": "client"}, "differ in unit"),
     ({"relation": "zero-out"}, "differ in relation")])
 def test_promises_that_differ_are_said(statement, why):
-    result = compare.warnings([compare.Entry(e.name, e.metrics, e.privacy | {
+    result = report_page.warnings([report_page.Entry(e.name, e.metrics, e.privacy | {
         "epsilon": 1.0, "delta": 1e-5} | extra) for e, extra in ((GOOD, {}), (WORSE, statement))])
     assert len(result) == 1 and why in result[0]
 
 
 def test_terms_stand_side_by_side():
-    page = Reading(compare.compare([GOOD, entry("other", statement={
+    page = Reading(report_page.compare([GOOD, entry("other", statement={
         "epsilon": 1.0, "noise_source": "seeded: no privacy claim"})]))
     sound, seeded = page.row("guarantee")
     assert sound == "(epsilon, delta) replace-one" and seeded.startswith("none: the noise was made")
@@ -87,30 +88,30 @@ def test_terms_stand_side_by_side():
 
 
 def test_the_main_score():
-    name, value = compare.main_score(GOOD.metrics)
+    name, value = report_page.main_score(GOOD.metrics)
     assert "accuracy" in name and value == pytest.approx(0.7 + 0.05, abs=0.002)
     table = examples.table_report().metrics
-    name, value = compare.main_score(table)
+    name, value = report_page.main_score(table)
     assert "AUROC" in name and value == pytest.approx(0.84 - 0.045 + 0.004 / 3, abs=1e-3)
-    assert math.isnan(compare.main_score({})[1])
+    assert math.isnan(report_page.main_score({})[1])
 
 
 def test_runs_without_scores_or_samples_compare_still():
-    bare = compare.Entry("bare", {}, examples.privacy())
+    bare = report_page.Entry("bare", {}, examples.privacy())
     grid = figures.sample_grid(*examples.images(3, 2, 8))
-    page = Reading(compare.compare([bare, ("grid", {}, examples.privacy(epsilon="inf"), grid)]))
-    assert compare.comparable([bare, bare]) == []
+    page = Reading(report_page.compare([bare, ("grid", {}, examples.privacy(epsilon="inf"), grid)]))
+    assert report_page.comparable([bare, bare]) == []
     assert "No run has scores" in page.text and len(page.sources) == 1
-    images, table = GOOD, compare.Entry("table", examples.table_report().metrics,
-                                        examples.privacy())
-    assert "Not drawn" in Reading(compare.compare([images, table])).text
+    images, table = GOOD, report_page.Entry("table", examples.table_report().metrics,
+                                            examples.privacy())
+    assert "Not drawn" in Reading(report_page.compare([images, table])).text
 
 
 def test_names_are_text():
-    page = Reading(compare.compare([GOOD._replace(name=examples.HOSTILE), WORSE]))
+    page = Reading(report_page.compare([GOOD._replace(name=examples.HOSTILE), WORSE]))
     assert "script" not in page.tags and examples.HOSTILE in page.text
 
 
 def test_one_run_is_no_comparison():
     with pytest.raises(UserError, match="at least two"):
-        compare.compare([GOOD])
+        report_page.compare([GOOD])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.evaluation.report import drawing, figures, table_figures
+from dpgen_jax.evaluation.report import figures
 from dpgen_jax.release import plots, render
 
 FIRST = b"<?xml"
@@ -20,14 +20,14 @@ FIRST = b"<?xml"
 @pytest.fixture
 def drawings(monkeypatch):
     """The matplotlib figures in the order in which they are drawn."""
-    kept, finish = [], drawing.svg
+    kept, finish = [], figures.svg
 
     def keep(height, draw):
-        kept.append(Drawing(figsize=(drawing.WIDTH, height)))
+        kept.append(Drawing(figsize=(figures.WIDTH, height)))
         draw(kept[-1])
         return finish(height, draw)
 
-    for module in (figures, table_figures):
+    for module in (figures, figures):
         monkeypatch.setattr(module, "svg", keep)
     return kept
 
@@ -97,7 +97,7 @@ def test_tables_are_drawn_by_auroc(drawings):
 def test_marginals_are_shares_of_both_tables(drawings):
     table = examples.spec(5)
     synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
-    checked(table_figures.marginals(table, synthetic, test), from_real=True)
+    checked(figures.marginals(table, synthetic, test), from_real=True)
     label, first = drawings[0].axes[:2]
     for axes, values, edges in ((label, (synthetic[:, -1], test[:, -1]), np.arange(3) - 0.5),
                                 (first, (synthetic[:, 0], test[:, 0]), np.linspace(0, 250, 21))):
@@ -113,7 +113,7 @@ def test_correlations_are_pearson_and_their_difference(drawings):
     table = examples.spec(4)
     synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
     test[:, 0] = 7.0  # constant
-    figure = checked(table_figures.correlations(table, synthetic, test), from_real=True)
+    figure = checked(figures.correlations(table, synthetic, test), from_real=True)
     assert "4 of 5 columns" in figure.caption  # not the nominal one
     ours, theirs, difference = (axes.images[0].get_array() for axes in drawings[0].axes[:3])
     assert ours[0, 2] == pytest.approx(np.corrcoef(synthetic[:, 0], synthetic[:, 3])[0, 1])
@@ -124,24 +124,24 @@ def test_correlations_are_pearson_and_their_difference(drawings):
 def test_columns_without_an_order_have_no_correlations():
     table = examples.spec(3)
     table = type(table)((table.columns[2],), table.label, 1)
-    assert table_figures.correlations(table, np.zeros((4, 2)), np.zeros((4, 2))) is None
+    assert figures.correlations(table, np.zeros((4, 2)), np.zeros((4, 2))) is None
 
 
 def test_distances_of_pairs_stand_beside_those_of_real_records(drawings):
     table = examples.spec(4)
     synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
-    checked(table_figures.distances(table, synthetic, test, test), from_real=True)
+    checked(figures.distances(table, synthetic, test, test), from_real=True)
     ours, theirs = (axes.images[0].get_array() for axes in drawings[0].axes[:2])
     assert ours.shape == (5, 5) and not theirs.any()
     np.testing.assert_allclose(ours, marginals.pairwise(synthetic, test, marginals.columns(table)))
 
 
 def test_only_some_of_very_many_columns_are_paired(drawings):
-    table = examples.spec(table_figures.MAX_PAIRED + 5)
+    table = examples.spec(figures.MAX_PAIRED + 5)
     cells = examples.cells(table, 40, 1.0)
-    figure = checked(table_figures.distances(table, cells, cells, cells), from_real=True)
-    assert f"{table_figures.MAX_PAIRED} of {table_figures.MAX_PAIRED + 6} columns" in figure.caption
-    assert drawings[0].axes[0].images[0].get_array().shape == (table_figures.MAX_PAIRED,) * 2
+    figure = checked(figures.distances(table, cells, cells, cells), from_real=True)
+    assert f"{figures.MAX_PAIRED} of {figures.MAX_PAIRED + 6} columns" in figure.caption
+    assert drawings[0].axes[0].images[0].get_array().shape == (figures.MAX_PAIRED,) * 2
 
 
 def test_attacks_stand_beside_the_bound_and_chance(drawings):
@@ -175,8 +175,8 @@ def test_grids_are_capped_and_said():
 def test_hostile_names_are_drawn_as_text():
     table = examples.spec(4, hostile=True)
     synthetic = examples.cells(table, 20, 0.0)
-    checked(table_figures.marginals(table, synthetic, synthetic), True)
-    checked(table_figures.correlations(table, synthetic, synthetic), True)
+    checked(figures.marginals(table, synthetic, synthetic), True)
+    checked(figures.correlations(table, synthetic, synthetic), True)
     name = "$\\frac{1}{" + examples.HOSTILE
     rows = [{"step": i, "epsilon": 1.0, name: 1.0} for i in range(3)]
     checked(figures.learning_curves(rows), False)

@@ -11,7 +11,7 @@ import pytest
 import report_examples as examples
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.evaluation.report import compare, figures, neighbours, page, table_figures
+from dpgen_jax.evaluation.report import figures, page
 from dpgen_jax.release import plots
 
 TEXTS = ["$x^$", "$\\frac{1}{$", "$$", "\\$a$b$", "cost $5 to $7 {", "half \ud800", "zero\x00byte",
@@ -34,8 +34,8 @@ def test_every_picture_can_be_drawn(tmp_path):
     rows = [{"step": i, "epsilon": 1.0} | dict.fromkeys(TEXTS, 1.0 + i) for i in range(3)]
     scores = {text: {TEXTS[0]: examples.leaf(0.5)} for text in TEXTS}
     drawings = [
-        table_figures.marginals(spec, cells, cells), table_figures.correlations(spec, cells, cells),
-        table_figures.distances(spec, cells, cells, cells), figures.learning_curves(rows),
+        figures.marginals(spec, cells, cells), figures.correlations(spec, cells, cells),
+        figures.distances(spec, cells, cells, cells), figures.learning_curves(rows),
         figures.attacks({"attacks": scores}), figures.utility_bars({"gen2real": scores}),
         figures.scatter([figures.Point(text, 1.0 + i, TEXTS[0], 0.5, True)
                          for i, text in enumerate(TEXTS)])]
@@ -63,8 +63,8 @@ def test_every_page_can_be_written(tmp_path):
     report = page.Report(metrics, examples.privacy(data_notes=TEXTS, method=TEXTS[6]),
                          examples.config(dataset=TEXTS[8], config=names),
                          samples=(TEXTS, [TEXTS, TEXTS[::-1]]))
-    entry = compare.Entry(TEXTS[5], metrics, examples.privacy(unit=TEXTS[6]))
-    pages = [page.page(report), compare.compare([entry, entry]), neighbours.private_page(
+    entry = page.Entry(TEXTS[5], metrics, examples.privacy(unit=TEXTS[6]))
+    pages = [page.page(report), page.compare([entry, entry]), page.private_page(
         TEXTS[5], [TEXTS], [TEXTS[::-1]], np.zeros(1), {TEXTS[5]: 1.0}, TEXTS)]
     for i, text in enumerate(pages):
         (tmp_path / f"{i}.html").write_text(text, encoding="utf-8")
@@ -86,10 +86,10 @@ def test_many_categories_share_bars():
 
 
 def test_only_some_of_very_many_columns_are_correlated():
-    spec = examples.spec(table_figures.MAX_PAIRED + 40)
+    spec = examples.spec(figures.MAX_PAIRED + 40)
     synthetic = examples.cells(spec, 20, 0.0)
-    caption = table_figures.correlations(spec, synthetic, synthetic).caption
-    assert f"{table_figures.MAX_PAIRED} of {len(spec.columns) + 1} columns" in caption
+    caption = figures.correlations(spec, synthetic, synthetic).caption
+    assert f"{figures.MAX_PAIRED} of {len(spec.columns) + 1} columns" in caption
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

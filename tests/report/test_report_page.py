@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reading import Reading
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import neighbours
+from dpgen_jax.evaluation.report import page as report_page
 from dpgen_jax.evaluation.report.page import Report, mismatches, page
-from dpgen_jax.release import explain
+from dpgen_jax.release import documents
 from dpgen_jax.release.render import is_leaf, leaves, number, score
 
 LIMIT = 5_000_000
@@ -100,17 +100,17 @@ def test_words_follow_the_statement(read):
     ("replace-one", "which of two versions"), ("add-remove", "one of them holds one record"),
     ("zero-out", "an empty one"), ("{0.x}", "({0.x}): a relation that this page does not know")])
 def test_each_relation_is_explained(relation, text):
-    statement = explain.checked(examples.privacy(relation=relation))
-    assert text in " ".join(answer for _, answer in explain.promise(statement))
+    statement = documents.checked_statement(examples.privacy(relation=relation))
+    assert text in " ".join(answer for _, answer in documents.promise(statement))
 
 
 def test_data_dependent_epsilon_and_unknown_noise():
-    statement = explain.checked(examples.privacy(
+    statement = documents.checked_statement(examples.privacy(
         data_dependent_epsilon={"epsilon": 0.7, "kind": "late"}))
-    assert any("0.7" in text and "late" in text for text in explain.assumptions(statement))
-    assert explain.alarms(explain.checked(examples.privacy(noise_source="dice")))
+    assert any("0.7" in text and "late" in text for text in documents.assumptions(statement))
+    assert documents.alarms(documents.checked_statement(examples.privacy(noise_source="dice")))
     mixed = examples.privacy(noise_source="os-entropy; seeded: no privacy claim")
-    assert explain.alarms(explain.checked(mixed))
+    assert documents.alarms(documents.checked_statement(mixed))
 
 
 @given(st.floats(0, 20), st.floats(0, 0.1))
@@ -119,28 +119,28 @@ def test_the_best_guess_is_that_of_the_best_test(epsilon, delta):
     wrong = np.linspace(0, 1, 20001)
     right = np.minimum(1, np.minimum(math.exp(epsilon) * wrong + delta,
                                      1 - math.exp(-epsilon) * (1 - delta - wrong)))
-    assert explain.best_guess(epsilon, delta) == pytest.approx(
+    assert documents.best_guess(epsilon, delta) == pytest.approx(
         ((right + 1 - wrong) / 2).max(), abs=1e-3 if epsilon < 8 else 2e-2)
 
 
 @given(st.floats(0, 14))
 def test_the_factor_is_never_rounded_down(epsilon):
-    assert float(explain.factor(epsilon).replace(",", "")) >= math.exp(epsilon) * (1 - 1e-6)
+    assert float(documents.factor(epsilon).replace(",", "")) >= math.exp(epsilon) * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 10.0, 50.0, 800.0, 1e6])
 def test_no_epsilon_is_too_large_for_words(value):
-    statement = explain.checked(examples.privacy(epsilon=value))
-    text = " ".join(answer for _, answer in explain.promise(statement))
+    statement = documents.checked_statement(examples.privacy(epsilon=value))
+    text = " ".join(answer for _, answer in documents.promise(statement))
     assert "inf" not in text and "nan" not in text
 
 
 def test_numbers_of_another_release_are_noticed(read):
     assert "The evaluation was made of" not in read["images"].text
     other = examples.image_metrics(release={"epsilon": "inf", "method": "gswgan"})
-    result = mismatches(explain.checked(examples.privacy()), other)
+    result = mismatches(documents.checked_statement(examples.privacy()), other)
     assert len(result) == 1 and "epsilon inf" in result[0] and "says 10." in result[0]
-    assert mismatches(explain.checked(examples.privacy(epsilon="inf")), other) == ()
+    assert mismatches(documents.checked_statement(examples.privacy(epsilon="inf")), other) == ()
 
 
 def test_an_attack_beyond_the_guarantee_is_said_first(read):
@@ -186,7 +186,7 @@ def test_missing_parts_are_said(read):
                   {"average", "membership", "real2gen"}):
         rest = {k: v for k, v in examples.image_metrics().items() if k not in parts}
         Reading(page(Report(rest, examples.privacy(), examples.config())))
-    Reading(page(Report({}, {k: examples.privacy()[k] for k in explain.NEEDED}, {})))
+    Reading(page(Report({}, {k: examples.privacy()[k] for k in documents.NEEDED}, {})))
 
 
 @pytest.mark.parametrize("broken", [{"epsilon": "many"}, {"delta": None}])
@@ -207,7 +207,8 @@ def hostile(value):
     return f"{examples.HOSTILE}\"' onload=x {value}" if isinstance(value, str) else value
 
 
-KEYS = {"mean", "std", "values", "floor", *explain.NEEDED, "events", "count", "data_notes", "notes",
+KEYS = {"mean", "std", "values", "floor", *documents.NEEDED, "events", "count", "data_notes",
+        "notes",
         "not_accounted", "gen2real", "real2real", "accuracy", "membership", "attacks", "sentence",
         "fidelity", "columns", "one_way_tvd", "label_shares", "class", "synthetic", "real", "wrong",
         "subgroups", "by", "group", "n_test", "real_share", "synthetic_share", "metric", "targets",
@@ -222,8 +223,8 @@ def test_text_stays_text():
             {"step": i, "epsilon": 1.0, examples.HOSTILE: 1.0} for i in range(3)],
         (rows[0], rows), table.figures)))
     assert "script" not in result.tags and result.text.count(examples.HOSTILE) > 100
-    private = neighbours.private_page(examples.HOSTILE, rows, rows, np.zeros(2),
-                                      {examples.HOSTILE: 1.0}, rows[0])
+    private = report_page.private_page(examples.HOSTILE, rows, rows, np.zeros(2),
+                                       {examples.HOSTILE: 1.0}, rows[0])
     assert "script" not in Reading(private).tags
 
 
@@ -259,16 +260,16 @@ def test_numbers_for_people(value, text):
 
 def test_the_private_page_says_so_and_holds_the_pairs():
     pixels, _ = examples.images(4, 3)
-    images = Reading(neighbours.private_page("mnist", pixels[:5], pixels[5:10],
-                                             np.array([3.0, 1, 2, 5, 4]), {"median": 2.5}))
-    assert neighbours.BANNER in images.text and images.row("median") == ["2.5"]
+    images = Reading(report_page.private_page("mnist", pixels[:5], pixels[5:10],
+                                              np.array([3.0, 1, 2, 5, 4]), {"median": 2.5}))
+    assert report_page.BANNER in images.text and images.row("median") == ["2.5"]
     assert len(images.sources) == 10
     assert images.text.index("distance 1") < images.text.index("distance 5")
     ours, theirs = [["1", "a"], ["2", "b"]], [["1", "c"], ["2", "b"]]
-    rows = Reading(neighbours.private_page("t", ours, theirs, np.zeros(2), {}, ["n", "k"]))
+    rows = Reading(report_page.private_page("t", ours, theirs, np.zeros(2), {}, ["n", "k"]))
     assert [row[1:] for row in rows.rows if row[0] == "real"] == [["1", "c \u2260"], ["2", "b"]]
     with pytest.raises(UserError, match="as many"):
-        neighbours.private_page("t", ours, theirs, np.zeros(3), {}, ["n", "k"])
+        report_page.private_page("t", ours, theirs, np.zeros(3), {}, ["n", "k"])
 
 
 def test_the_verdict_stands_first_and_what_misleads_is_left_out(read):

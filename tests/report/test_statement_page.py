@@ -10,7 +10,7 @@ from report_examples import privacy
 
 from dpgen_jax import methods
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
-from dpgen_jax.release import documents, explain, guarantee
+from dpgen_jax.release import documents, guarantee
 from dpgen_jax.release.render import number
 
 HOSTILE = "<script>alert(1)</script>\n\nGuarantee: (epsilon, delta) replace-one"
@@ -81,19 +81,19 @@ def test_records_that_a_purchase_covered_are_promised_too(bought, words):
     stated = STAMPS["valid"] | ({"bought_from": bought} if bought else {})
     files = documents.files(stated, TABLE, documents.of_release(TABLE, False))
     page, lines = Reading(files["statement.html"].decode()), files["README.txt"].decode()
-    said = explain.beyond(explain.checked(stated))
+    said = documents.beyond(documents.checked_statement(stated))
     assert said.endswith(words) or words in said and "trained on." in said
     assert bool(said) == bool(words)
     assert said in page.text and said in " ".join(lines.split())
     if bought:
         assert page.row("description bought from")[0] == f"{bought['records']:,} records"
     seeded = STAMPS["seeded"] | {"bought_from": bought}
-    assert explain.beyond(explain.checked(seeded)) == ""
+    assert documents.beyond(documents.checked_statement(seeded)) == ""
 
 
 def test_an_epsilon_that_grew_is_not_said_to_be_fixed():
     """As where a data-dependent bound was published after the training."""
-    before, after = (documents.terms(explain.checked(STAMPS["valid"] | {
+    before, after = (documents.terms(documents.checked_statement(STAMPS["valid"] | {
         "epsilon": epsilon, "budget_epsilon": 1.0})) for epsilon in (1.0, 1.5))
     said = [dict(table.rows)["epsilon"][1].text for table in (before, after)]
     assert said[0].endswith("; fixed before the first release")
@@ -101,13 +101,13 @@ def test_an_epsilon_that_grew_is_not_said_to_be_fixed():
 
 
 def test_the_sentence_names_who_and_how_much():
-    said = explain.sentence(explain.checked(STAMPS["valid"]))
+    said = documents.sentence(documents.checked_statement(STAMPS["valid"]))
     assert said == ("It is promised for each of the 60,000 records that, if one record had held "
                     "anything else, whatever can be seen in this release or made with it would be "
                     "more or less probable by a factor of at most 2.72, apart from a probability "
                     "of 10\u207b\u2076 (1 in 1,000,000).")
     assert "each of the 866 clients that, if one client with all its records had" in (
-        explain.sentence(explain.checked(STAMPS["client"])))
+        documents.sentence(documents.checked_statement(STAMPS["client"])))
     with pytest.raises(UserError, match="is no number"):
         documents.readme({**STAMPS["valid"], "epsilon": "much"}, TABLE, documents.of_release(
             TABLE, False))
@@ -135,5 +135,5 @@ def test_every_method_says_what_to_cite():
     ({"networks": "gs-wgan", "resnet": {"warp": 0.3}}, ["by up to 0.3"]),
     ({"warp": 0.03, "classifier": 4}, ["by up to 0.03", "images between two classes are rarer"])])
 def test_how_samples_are_made_beyond_what_was_learnt_is_said(settings, said):
-    lines = explain.by_hand({"config": settings})
+    lines = documents.by_hand({"config": settings})
     assert len(lines) == len(said) and all(map(str.__contains__, lines, said))

@@ -5,7 +5,7 @@ import os
 import many_processes as processes
 import pytest
 
-from dpgen_jax.core import batch_system, hosts, meeting, platforms
+from dpgen_jax.core import files, hosts
 from dpgen_jax.core.errors import UserError
 
 KNOWN = ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST", "TPU_WORKER_HOSTNAMES",
@@ -29,13 +29,13 @@ def step(process, count, port="61234"):
 def test_slurm_says_who_a_process_is(monkeypatch):
     for name, value in step(2, 4).items():
         monkeypatch.setenv(name, value)
-    assert batch_system.place(1) == ("localhost:61234", 4, 2)
+    assert hosts.place_in_batch_system(1) == ("localhost:61234", 4, 2)
 
 
 @pytest.mark.usefixtures("nowhere")
 def test_where_nothing_started_it_a_line_says_what_to_type():
     with pytest.raises(UserError, match="finds no SLURM step.*give --coordinator HOST:PORT"):
-        batch_system.place(1)
+        hosts.place_in_batch_system(1)
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -44,27 +44,27 @@ def test_a_system_that_does_not_answer_is_a_line(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLURM_NTASKS", "many")
     with pytest.raises(UserError, match="does not say which process this is .*'many'"):
-        batch_system.place(1)
+        hosts.place_in_batch_system(1)
 
 
 def test_a_jax_that_does_not_tell_is_asked_for_nothing(monkeypatch):
     import jax._src.clusters as clusters
 
     monkeypatch.delattr(clusters, "ClusterEnv")
-    assert batch_system.place(1) is None
+    assert hosts.place_in_batch_system(1) is None
 
 
 def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch):
     import jax
 
     met = []
-    monkeypatch.setattr(hosts.batch_system, "place",
-                        lambda seconds: batch_system.Place("host0:1", 2, 1))
+    monkeypatch.setattr(hosts, "place_in_batch_system",
+                        lambda seconds: hosts.BatchPlace("host0:1", 2, 1))
     monkeypatch.setattr(hosts.Team, "connections", ())
     monkeypatch.setenv(hosts.THREADS, "3")
     monkeypatch.setattr(type(jax.config), "jax_num_cpu_devices", 2)
-    monkeypatch.setattr(meeting, "meet",
-                        lambda *arguments: met.append(arguments) or meeting.Met([], 5))
+    monkeypatch.setattr(hosts, "meet",
+                        lambda *arguments: met.append(arguments) or hosts.Met([], 5))
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
     def refused(*arguments, **_):
@@ -91,7 +91,7 @@ def test_the_threads_of_a_process_are_its_cores_or_its_devices(monkeypatch, vari
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(platforms, "cores", lambda: 6)
+    monkeypatch.setattr(files, "cores", lambda: 6)
     monkeypatch.setattr(type(jax.config), "jax_num_cpu_devices", devices)
     assert hosts.threads() == threads
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.accountant import journal
-from dpgen_jax.run import compiling, progress
+from dpgen_jax.run import progress
 
 
 @pytest.fixture
@@ -18,15 +18,15 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_what_a_program_took_is_told_the_next_time_and_of_no_other(folder, capsys):
-    one, other = (compiling.program({"w": np.zeros((3, size))}, 4) for size in (5, 6))
-    assert one != other != compiling.program({"w": np.zeros((3, 6))}, 8)
+    one, other = (progress.program({"w": np.zeros((3, size))}, 4) for size in (5, 6))
+    assert one != other != progress.program({"w": np.zeros((3, 6))}, 8)
     for digest, expected in ((one, "some minutes"), (one, "takes about 0 s, as the last time"),
                              (other, "some minutes")):
         bar = progress.Bar(2, 0, program=digest)
         bar.advance(1, {})
         bar.close()
         assert expected in capsys.readouterr().err.splitlines()[0]
-    assert set(json.loads((folder / compiling.FILE).read_text())) == {one, other}
+    assert set(json.loads((folder / progress.COMPILING_FILE).read_text())) == {one, other}
 
 
 def test_a_stage_that_is_left_before_its_first_block_is_not_remembered(folder, capsys):
@@ -36,18 +36,18 @@ def test_a_stage_that_is_left_before_its_first_block_is_not_remembered(folder, c
 
 
 def test_a_damaged_or_missing_folder_costs_no_run(folder, monkeypatch, capsys):
-    (folder / compiling.FILE).write_text('{"a": "x"')
+    (folder / progress.COMPILING_FILE).write_text('{"a": "x"')
     bar = progress.Bar(2, 0, program="a")
     bar.advance(1, {})
-    assert json.loads((folder / compiling.FILE).read_text()) == {"a": 0.0}
+    assert json.loads((folder / progress.COMPILING_FILE).read_text()) == {"a": 0.0}
     monkeypatch.setattr(journal, "place", lambda: folder / "missing")
     progress.Bar(2, 0, program="a").advance(1, {})
     assert not (folder / "missing").exists()
 
 
 def test_seconds_tick_on_a_terminal_and_nothing_is_estimated(folder, monkeypatch, capsys):
-    monkeypatch.setattr(compiling, "TICK", 0.01)
-    waiting = compiling.Waiting("step", "", live=True)
+    monkeypatch.setattr(progress, "TICK", 0.01)
+    waiting = progress.Waiting("step", "", live=True)
     ticked = re.compile(r"\rstill at the first step, \d+ s with compiling")
     while not ticked.search(err := capsys.readouterr().err):
         assert "left" not in err

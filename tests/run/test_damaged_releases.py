@@ -22,13 +22,13 @@ from flax import traverse_util
 
 from dpgen_jax import account, compare, evaluate, sample
 from dpgen_jax.core import config
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.evaluation import membership
 from dpgen_jax.evaluation.report import page
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.release import bundle, contents, model
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.release import bundle, contents
 
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 import report_examples as examples
@@ -49,7 +49,7 @@ WEIGHTS = "generator.safetensors"
 def release(root: Path, kind: str) -> Path:
     """A release of zeros, which costs no training."""
     flat = {name: np.zeros(part.shape, part.dtype)
-            for name, part in model.arrays(*KINDS[kind]).items()}
+            for name, part in bundle.arrays_of_model(*KINDS[kind]).items()}
     return bundle.Release(*KINDS[kind], traverse_util.unflatten_dict(flat, sep="/"),
                           examples.privacy(method=KINDS[kind][0])).save(root)
 

@@ -20,11 +20,11 @@ import small_datalens
 from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.core import atomic, cli
+from dpgen_jax.core import cli, files, run_folder
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.release import plots
-from dpgen_jax.run import checkpoint, checkpoint_parts, lifecycle, metrics
+from dpgen_jax.run import checkpoint, lifecycle
 from dpgen_jax.run.progress import Notices
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -72,12 +72,12 @@ def nth(monkeypatch, owner, name, number, act):
 
 
 FAULTS = {
-    "checkpoints": (checkpoint_parts, "_checkpointer", full,
+    "checkpoints": (checkpoint, "_checkpointer", full,
                     [f"checkpoint .*/{step} cannot be written .No space" for step in (1, 2, 3)]),
     "samples": (plots, "samples_grid", full, [r"writing .*samples.png failed \(No space left"]),
     "a font": (plots, "_font", broken, [r"writing .*samples.png failed \(In FT2Font"]),
     "curves": (plots, "curves", broken, ["writing .*curves.png failed"]),
-    "metrics": (metrics.MetricsWriter, "write", full,
+    "metrics": (run_folder.MetricsWriter, "write", full,
                 ["writing .*metrics.jsonl failed .No space left", "writing .*curves.png failed"])}
 
 
@@ -109,7 +109,7 @@ def test_without_a_fault_nothing_is_warned_of(tmp_path):
 def test_a_release_that_cannot_be_written_is_written_by_a_resume(tmp_path, monkeypatch):
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(atomic, "_write", full)
+        patch.setattr(files, "_write", full)
         with pytest.raises(UserError, match="run/release cannot be written .No space.*repeat its "
                            "first call with resume") as caught:
             run(root)
@@ -127,7 +127,7 @@ def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
         for number in (5, 6):  # two parts a checkpoint; at the end of the run it is tried again
-            nth(patch, checkpoint_parts, "_checkpointer", number, full)
+            nth(patch, checkpoint, "_checkpointer", number, full)
         release, failures = run(root)
     assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
     before = runs.snapshot(root / "release")
@@ -141,7 +141,7 @@ def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
 
 
 def test_older_checkpoints_make_room_for_the_release(tmp_path, monkeypatch):
-    nth(monkeypatch, atomic, "_write", 2, full)
+    nth(monkeypatch, files, "_write", 2, full)
     _, failures = run(tmp_path / "run")
     assert not failures
     whole(tmp_path / "run")

@@ -12,12 +12,12 @@ import runs
 
 import dpgen_jax as dg
 from dpgen_jax import data, methods, presets
-from dpgen_jax.core import python_words
+from dpgen_jax.core import errors
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
-from dpgen_jax.data import schema as schemas
-from dpgen_jax.release import pictures, showing
+from dpgen_jax.data.table import schema as schemas
+from dpgen_jax.release import bundle
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import fitting, lifecycle, progress
+from dpgen_jax.run import fitting, lifecycle, progress, stages
 
 FRAME = pd.DataFrame({
     "age": [31, 42, 53, 64] * 5, "pay": [1.5, 2.5, None, 4.5] * 5, "smokes": [True, False] * 10,
@@ -60,10 +60,11 @@ def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
 
 
 def test_flags_become_arguments():
-    assert python_words.of("go on with it: python -m dpgen_jax.train --resume runs/a, or name "
+    assert errors.in_python_words("go on with it: python -m dpgen_jax.train --resume runs/a, or "
+                                  "name "
                              "another --out") == (
         "go on with it: fit(..., out='runs/a', resume=True), or name another out")
-    assert python_words.of("pass --total-epsilon 3.5 or --schema FILE; a--b stays") == (
+    assert errors.in_python_words("pass --total-epsilon 3.5 or --schema FILE; a--b stays") == (
         "pass total_epsilon=3.5 or schema=FILE; a--b stays")
 
 
@@ -148,7 +149,7 @@ def test_a_release_is_a_few_public_lines(spec, monkeypatch):
     text = repr(made)
     assert len(text.splitlines()) == 4 and len(text) < 400 and "\x1b" not in text
     assert "guarantee: (epsilon, delta) replace-one; epsilon 3" in text and "array" not in text
-    page = showing.html(made)
+    page = bundle.release_html(made)
     assert html.escape(text.splitlines()[0]) in page and made._repr_html_() and "<b>" not in page
     assert ("data:image/png" in page) == isinstance(spec, ImageSpec)
     assert isinstance(spec, ImageSpec) or ("&lt;u&gt;yes" in page and "<td>no</td>" in page)
@@ -184,4 +185,4 @@ def test_a_bar_is_live_in_a_notebook_and_silent_where_asked(monkeypatch, capsys)
 def test_pictures_that_show_nothing_are_told_from_others(shades, said):
     x = np.zeros((4, 5, 5, 1), np.uint8) + shades[0]
     x[1, 2, 3] = shades[1]
-    assert pictures.nothing_shown(x) == said
+    assert stages.nothing_shown(x) == said

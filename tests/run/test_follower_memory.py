@@ -11,7 +11,7 @@ import runs
 from dpgen_jax import data, train
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import unseal
-from dpgen_jax.private import layout, partition
+from dpgen_jax.private import records, teachers
 from dpgen_jax.run import follower
 
 UNITS = 10
@@ -36,10 +36,10 @@ def test_records_of_other_units_are_gone_once_they_are_dealt(tmp_path, monkeypat
     runs.npz(tmp_path / "noise.npz", x, y)
     monkeypatch.setattr(hosts, "leads", lambda: False)
     # As of two processes this one has the units of the first half.
-    monkeypatch.setattr(layout.Layout, "local_units", property(lambda self: (0, UNITS // 2)))
+    monkeypatch.setattr(teachers.Layout, "local_units", property(lambda self: (0, UNITS // 2)))
     kept, alive = [], []
     monkeypatch.setattr(follower.teachers, "place", lambda mine, where: kept.append(mine) or mine)
-    dealt = partition.assign(len(x), UNITS, b"key")
+    dealt = records.assign(len(x), UNITS, b"key")
     orders = iter([("deal", {}, {"index": dealt.index, "sizes": dealt.sizes}),
                    ("end", {"code": 0}, {})])
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from test_finish import STEPS, nth, run, totals, whole
 
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import checkpoint, lifecycle

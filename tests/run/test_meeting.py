@@ -9,14 +9,14 @@ import time
 import many_processes
 import pytest
 
-from dpgen_jax.core import meeting
+from dpgen_jax.core import hosts
 from dpgen_jax.core.errors import UserError
 
 LONG = 120
 
 
 def arrival(process, processes=2, version="1", **flags):
-    return meeting.Arrival(process, processes, version, flags, 1)
+    return hosts.Arrival(process, processes, version, flags, 1)
 
 
 def met(*arrivals, seconds=LONG, place=None, agreed=None):
@@ -25,7 +25,7 @@ def met(*arrivals, seconds=LONG, place=None, agreed=None):
 
     def come(i):
         try:
-            all_met = meeting.meet(place, arrivals[i], seconds)
+            all_met = hosts.meet(place, arrivals[i], seconds)
             errors[i] = ""
             if agreed is not None:
                 agreed.append(all_met.threads)
@@ -113,7 +113,7 @@ def send(place, words):
 
 def test_a_process_that_is_started_again_takes_the_place_of_the_dead_one():
     place = many_processes.coordinator()
-    leader = threading.Thread(target=meeting.meet, args=(place, arrival(0, 3), LONG))
+    leader = threading.Thread(target=hosts.meet, args=(place, arrival(0, 3), LONG))
     leader.start()
     come_and_die(place, 1, 3)
     errors = met(arrival(2, 3), arrival(1, 3), place=place)
@@ -152,9 +152,9 @@ def test_who_comes_late_is_told_so(answer):
 def test_a_process_learns_at_once_that_the_one_that_leads_is_gone():
     place, ends = many_processes.coordinator(), {}
     leader = threading.Thread(
-        target=lambda: ends.update(leader=meeting.meet(place, arrival(0), LONG)))
+        target=lambda: ends.update(leader=hosts.meet(place, arrival(0), LONG)))
     leader.start()
-    (other,) = meeting.meet(place, arrival(1), LONG).connections
+    (other,) = hosts.meet(place, arrival(1), LONG).connections
     leader.join(LONG)
     (here,) = ends["leader"].connections
     with other, here:
@@ -167,11 +167,11 @@ def test_a_process_learns_at_once_that_the_one_that_leads_is_gone():
 def test_what_is_no_process_of_a_run_is_left_alone():
     """A scan of ports, or a browser, ends no run."""
     place = many_processes.coordinator()
-    leader = threading.Thread(target=meeting.meet, args=(place, arrival(0), LONG))
+    leader = threading.Thread(target=hosts.meet, args=(place, arrival(0), LONG))
     leader.start()
     for words in (b"GET / HTTP/1.1\r\n\r\n", b"{}\n", json.dumps({"process": 1}).encode() + b"\n"):
         send(place, words)
-    meeting.meet(place, arrival(1), LONG)
+    hosts.meet(place, arrival(1), LONG)
     leader.join(LONG)
     assert not leader.is_alive()
 
@@ -184,7 +184,7 @@ def test_a_port_that_is_used_and_a_place_that_is_none_are_named():
 
 
 def test_flags_are_compared_but_for_those_of_one_machine():
-    assert meeting.flags(["datalens", "--seed=3", "--dataset", "idx:a", "--accept-uncovered",
-                          "--steps", "4", "--process-id=1", "--hidden", "4", "8"]) == {
+    assert hosts.flags(["datalens", "--seed=3", "--dataset", "idx:a", "--accept-uncovered",
+                        "--steps", "4", "--process-id=1", "--hidden", "4", "8"]) == {
         "": "datalens", "--seed": "3", "--accept-uncovered": "", "--steps": "4",
         "--hidden": "4 8"}

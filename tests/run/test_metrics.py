@@ -10,8 +10,8 @@ import types
 import numpy as np
 import pytest
 
+from dpgen_jax.core.run_folder import MetricsWriter, charged, read
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run.metrics import MetricsWriter, charged, read
 
 
 def write(path, steps, **options):

@@ -6,8 +6,9 @@ import errno
 import pytest
 import runs
 
+from dpgen_jax.core import run_folder
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import lifecycle, metrics
+from dpgen_jax.run import lifecycle
 from dpgen_jax.run.progress import Notices, public_seconds
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -29,7 +30,7 @@ def test_private_notes_never_go_to_stdout_or_into_the_run(tmp_path, capsys):
 def test_times_in_public_files_are_coarse(tmp_path):
     """Finer ones are a side channel that anybody who reads the metrics could use."""
     runs.train(tmp_path / "run", steps=2)
-    rows = metrics.read(tmp_path / "run/metrics.jsonl")
+    rows = run_folder.read(tmp_path / "run/metrics.jsonl")
     assert len(rows) == 2 and all(row["seconds"] == round(row["seconds"], 1) for row in rows)
     assert public_seconds(71.6499999) == 71.6
 

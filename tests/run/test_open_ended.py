@@ -7,7 +7,7 @@ import pytest
 import runs
 import small_datalens
 
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import gpate

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpgen_jax.core import hosts, parting
+from dpgen_jax.core import hosts
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.private import packing
-from dpgen_jax.run import checkpoint, finish, follower, progress
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.private import streaming
+from dpgen_jax.run import checkpoint, follower, progress, stages
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def told(monkeypatch):
 def ended(monkeypatch):
     """The exit code by which this process would have ended at once."""
     codes = []
-    monkeypatch.setattr(parting.os, "_exit", codes.append)
+    monkeypatch.setattr(hosts.os, "_exit", codes.append)
     return codes
 
 
@@ -41,26 +41,26 @@ def gone(*_, **__):
 @pytest.mark.parametrize(("error", "code"), [
     (UserError("no"), 2), (OSError(28, "full"), 2), (SystemExit(143), 143), (SystemExit(), 0)])
 def test_the_others_hear_of_the_end_with_the_code_of_the_command(told, error, code):
-    with pytest.raises(type(error)), parting.leading(lambda: 75):
+    with pytest.raises(type(error)), hosts.leading(lambda: 75):
         raise error
     assert told == [("end", {"code": code})]
 
 
 def test_a_run_that_is_out_of_time_tells_its_code(told):
-    with parting.leading(lambda: 75):
+    with hosts.leading(lambda: 75):
         pass
     assert told == [("end", {"code": 75})]
 
 
 def test_another_that_is_gone_does_not_hide_why_a_run_ends(told, monkeypatch):
     monkeypatch.setattr(hosts, "tell", gone)
-    with pytest.raises(UserError, match="checkpoint 3 is damaged"), parting.leading(lambda: 0):
+    with pytest.raises(UserError, match="checkpoint 3 is damaged"), hosts.leading(lambda: 0):
         raise UserError("checkpoint 3 is damaged")
 
 
 def test_another_that_is_gone_after_the_release_costs_a_warning(told, ended, monkeypatch, capsys):
     monkeypatch.setattr(hosts, "tell", gone)
-    with parting.leading(lambda: 0):
+    with hosts.leading(lambda: 0):
         pass
     assert ended == [0] and "what this one wrote is whole" in capsys.readouterr().err
 
@@ -72,8 +72,8 @@ def test_another_that_is_gone_after_the_release_costs_a_warning(told, ended, mon
 def test_errors_are_one_line_as_of_one_process(ended, capsys, error, code, line):
     hosts.Team.ended = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parting, "_leave", lambda: None)
-        with parting.alive():
+        patch.setattr(hosts, "_leave", lambda: None)
+        with hosts.alive():
             raise error
     assert ended == [code] and line in capsys.readouterr().err
 
@@ -87,20 +87,20 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
     leader, here = socket.socketpair()
     with leader, here:
         monkeypatch.setattr(hosts.Team, "connections", [leader])
-        monkeypatch.setattr(parting, "PATIENCE", 0.0)
+        monkeypatch.setattr(hosts, "PATIENCE", 0.0)
         if said:
-            parting._tell_code(code)
+            hosts._tell_code(code)
         leader.close()
-        parting._watch(here)
+        hosts._watch(here)
     assert ended == [code] * (not regular)
-    assert capsys.readouterr().err == f"error: {parting.GONE}\n" * (not regular)
+    assert capsys.readouterr().err == f"error: {hosts.GONE}\n" * (not regular)
 
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_second_signal_ends_the_others_by_its_code(ended, monkeypatch, number, code):
     monkeypatch.setattr(progress, "BURST", -1.0)
-    monkeypatch.setattr(parting, "PATIENCE", 0.0)
+    monkeypatch.setattr(hosts, "PATIENCE", 0.0)
     stop = progress.Stop()
     leader, there = socket.socketpair()
     with leader, there:
@@ -128,7 +128,7 @@ def test_the_process_that_leads_ends_after_those_that_heard_its_code(ended, monk
     with leader, there:
         monkeypatch.setattr(hosts.Team, "connections", [leader])
         other.start()
-        parting.end_at_once(2)
+        hosts.end_at_once(2)
         other.join()
     assert seen == [b"\x02", []] and ended == [2]
 
@@ -145,8 +145,8 @@ def test_processes_that_no_order_ended_meet_before_they_leave(told, monkeypatch,
         hosts.Team.ended = True
 
     monkeypatch.setattr(hosts, "hear", hear)
-    monkeypatch.setattr(parting, "_leave", lambda: seen.append(hosts.Team.ended))
-    with parting.alive():
+    monkeypatch.setattr(hosts, "_leave", lambda: seen.append(hosts.Team.ended))
+    with hosts.alive():
         pass
     assert seen == ([True] if leads else [False, True])
     assert told == [("end", {"code": 0})] * leads
@@ -158,12 +158,12 @@ def test_a_network_that_fails_ends_no_process_by_itself(ended, monkeypatch):
         raise TimeoutError
 
     monkeypatch.setattr(hosts.Team, "ended", False)
-    parting._watch(types.SimpleNamespace(settimeout=lambda _: None, recv=recv))
+    hosts._watch(types.SimpleNamespace(settimeout=lambda _: None, recv=recv))
     assert ended == []
 
 
 def test_a_process_alone_is_not_ended_at_once(ended):
-    parting.end_at_once(130)
+    hosts.end_at_once(130)
     assert ended == []
 
 
@@ -187,19 +187,19 @@ def test_a_follower_looks_for_the_folder_of_this_run(tmp_path, monkeypatch):
 
 def test_a_process_with_places_but_no_unit_writes_no_block():
     layout = types.SimpleNamespace(local_units=(4, 8), n_units=4, slab=0)
-    assert list(packing.blocks(Private(np.zeros(8)), layout, 3)) == []
+    assert list(streaming.blocks(Private(np.zeros(8)), layout, 3)) == []
 
 
 @pytest.mark.parametrize("written", [True, False])
 def test_without_a_checkpoint_a_run_that_is_stopped_leaves_a_release(monkeypatch, written):
     training = types.SimpleNamespace(
-        stop=types.SimpleNamespace(signal=finish.signal.SIGTERM, exit_code=143),
+        stop=types.SimpleNamespace(signal=stages.signal.SIGTERM, exit_code=143),
         runtime=types.SimpleNamespace(on_term="checkpoint"), keep=lambda state: None,
         files=RunFolder(Path("nowhere")))
     monkeypatch.setattr(checkpoint, "steps", lambda folder: [5] * written)
     state = types.SimpleNamespace(step=5)
     if written:
         with pytest.raises(UserError, match="with a checkpoint and no release"):
-            finish.leave_where_seconds_count(training, state)
+            stages.leave_where_seconds_count(training, state)
     else:
-        assert finish.leave_where_seconds_count(training, state) is None
+        assert stages.leave_where_seconds_count(training, state) is None

@@ -10,13 +10,13 @@ import runs
 import small_datalens
 
 from dpgen_jax import data, train
-from dpgen_jax.core import hosts, reading
+from dpgen_jax.core import files, hosts
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import held_out, mapped, parts
+from dpgen_jax.data import base, parts
 from dpgen_jax.methods import datalens
-from dpgen_jax.private.layout import Layout
-from dpgen_jax.run import protection, record_memory
-from dpgen_jax.run.record_memory import Footprint
+from dpgen_jax.private.teachers import Layout
+from dpgen_jax.run import capacity, planning
+from dpgen_jax.run.capacity import Footprint
 
 N, BYTES, LABEL = 40, 64, 4
 METHOD = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
@@ -29,14 +29,14 @@ def images(folder, large):
     x, y = small_datalens.images(N)
     np.savez(folder / "a.npz", x_train=x, y_train=y, classes=3)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(mapped, "LARGE", large)
+        patched.setattr(base, "LARGE_ARRAY", large)
         whole = data.load(f"npz:{folder / 'a.npz'}")
-    return held_out.hold_out(whole, 0.25, parts.where_they_lie)
+    return parts.hold_out(whole, 0.25, parts.where_they_lie)
 
 
 @pytest.mark.parametrize(("large", "read"), [(10**9, N * BYTES), (1, 0)])
 def test_mapped_records_take_no_memory_as_read(tmp_path, large, read):
-    found = record_memory.footprint(images(tmp_path, large), 30, small_datalens.layout())
+    found = capacity.footprint(images(tmp_path, large), 30, small_datalens.layout())
     assert found == Footprint(read, 30 * (BYTES + LABEL), 0)
 
 
@@ -45,43 +45,43 @@ def test_mapped_records_take_no_memory_as_read(tmp_path, large, read):
 def test_each_accelerator_has_its_own_units_or_all_that_are_drawn_from(tmp_path, sampled, slab,
                                                                        on_device):
     layout = Layout(UNITS, 2, GPUS, "shard_map", 1, sampled, slab)
-    found = record_memory.footprint(images(tmp_path, 1), 30, layout)
+    found = capacity.footprint(images(tmp_path, 1), 30, layout)
     assert found.on_device == on_device and found.dealt == 30 * (BYTES + LABEL)
 
 
 def test_a_process_deals_to_its_own_units_alone(tmp_path):
     others = (types.SimpleNamespace(platform="cpu", process_index=1),) * 3
     layout = Layout(UNITS, 1, (jax.devices()[0], *others))
-    found = record_memory.footprint(images(tmp_path, 1), 40, layout)
+    found = capacity.footprint(images(tmp_path, 1), 40, layout)
     assert found.dealt == 10 * (BYTES + LABEL)
 
 
 @pytest.mark.parametrize("where", ["read", "dealt"])
 def test_more_than_the_host_has_is_refused(monkeypatch, where):
-    state = record_memory.capacity.state_bytes(METHOD)
-    monkeypatch.setattr(reading, "machine_bytes", lambda: state + 10**9)
+    state = capacity.state_bytes(METHOD)
+    monkeypatch.setattr(files, "machine_bytes", lambda: state + 10**9)
     layout, nothing = small_datalens.layout(), Footprint(0, 0, 0)
-    record_memory.check(dataclasses.replace(nothing, **{where: 10**9}), METHOD,
-                        layout, "record")
+    capacity.check_records(dataclasses.replace(nothing, **{where: 10**9}), METHOD,
+                           layout, "record")
     beyond = dataclasses.replace(nothing, **{where: 10**9 + 1})
     with pytest.raises(UserError, match="the records take .* fewer records"):
-        record_memory.check(beyond, METHOD, layout, "record")
+        capacity.check_records(beyond, METHOD, layout, "record")
     # Where the state lies on the disk there is room; two processes of a machine have less.
     on_disk = dataclasses.replace(layout, slab=2, files="folder")
-    record_memory.check(beyond, METHOD, on_disk, "record")
+    capacity.check_records(beyond, METHOD, on_disk, "record")
     monkeypatch.setattr(hosts.Team, "count", 2)
     with pytest.raises(UserError, match="the records take"):
-        record_memory.check(beyond, METHOD, on_disk, "record")
+        capacity.check_records(beyond, METHOD, on_disk, "record")
 
 
 def test_more_than_a_device_has_is_refused(monkeypatch):
     layout = Layout(UNITS, 2, GPUS)
-    state = record_memory.capacity.state_bytes(METHOD) // 2
+    state = capacity.state_bytes(METHOD) // 2
     devices = [types.SimpleNamespace(memory_stats=lambda: {"bytes_limit": state + 100})]
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
-    record_memory.check(Footprint(0, 0, 100), METHOD, layout, "record")
+    capacity.check_records(Footprint(0, 0, 100), METHOD, layout, "record")
     with pytest.raises(UserError, match="on each device"):
-        record_memory.check(Footprint(0, 0, 101), METHOD, layout, "record")
+        capacity.check_records(Footprint(0, 0, 101), METHOD, layout, "record")
 
 
 @pytest.mark.parametrize("unit", ["client", "subject"])
@@ -91,7 +91,7 @@ def test_a_refusal_tells_no_number_of_records_that_is_private(monkeypatch, unit,
     devices = [types.SimpleNamespace(memory_stats=lambda: {"bytes_limit": 10**9})]
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
     with pytest.raises(UserError, match="the records and the state .* fewer records") as caught:
-        record_memory.check(records, METHOD, Layout(UNITS, 2, GPUS), unit)
+        capacity.check_records(records, METHOD, Layout(UNITS, 2, GPUS), unit)
     assert not any(character.isdigit() for character in str(caught.value))
 
 
@@ -99,11 +99,12 @@ def test_the_fullest_of_several_machines_is_counted(monkeypatch):
     """Three processes on two machines: two are together, with their share of the state."""
     monkeypatch.setattr(hosts.Team, "count", 3)
     monkeypatch.setattr(hosts.Team, "machines", 2)
-    state = record_memory.capacity.state_bytes(METHOD) * 2 // 3
-    monkeypatch.setattr(reading, "machine_bytes", lambda: state + 2 * 10**9)
-    record_memory.check(Footprint(10**9, 0, 0), METHOD, small_datalens.layout(), "record")
+    state = capacity.state_bytes(METHOD) * 2 // 3
+    monkeypatch.setattr(files, "machine_bytes", lambda: state + 2 * 10**9)
+    capacity.check_records(Footprint(10**9, 0, 0), METHOD, small_datalens.layout(), "record")
     with pytest.raises(UserError, match="the records take"):
-        record_memory.check(Footprint(10**9 + 1, 0, 0), METHOD, small_datalens.layout(), "record")
+        capacity.check_records(Footprint(10**9 + 1, 0, 0), METHOD, small_datalens.layout(),
+                               "record")
 
 
 @pytest.mark.parametrize("method", ["record", "subject", "client"])
@@ -117,14 +118,14 @@ def test_the_places_are_those_that_are_dealt(method):
     some = types.SimpleNamespace(
         x_train=x, y_train=y, clients=None, count=13 if method == "subject" else N,
         subjects=subjects if method == "subject" else None)
-    assert protection.slots(built, config, some) == protection.dealt(
+    assert planning.unit_slots(built, config, some) == planning.dealt(
         built, config, some, bytes(32)).index.size
 
 
 def test_a_run_is_refused_before_it_has_a_folder(tmp_path, monkeypatch, call):
     runs.npz(tmp_path / "noise.npz", *runs.images())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(record_memory, "footprint", lambda *_: Footprint(0, 10**15, 0))
+    monkeypatch.setattr(capacity, "footprint", lambda *_: Footprint(0, 10**15, 0))
     code, _, errors = call(train, "datalens", "--dataset=npz:noise.npz", *runs.FLAGS, "--out=run")
     assert code == 2 and "the records take" in errors and len(errors.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()

@@ -16,12 +16,12 @@ import runs
 import small_datalens
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state, training
+from dpgen_jax.run import capacity, checkpoint, training
 from dpgen_jax.run.progress import Notices
 
 LIMIT = 1800
@@ -34,14 +34,14 @@ def begun(folder, step, tree=TREE):
 
 
 def test_it_is_a_checkpoint_when_it_is_finished_and_not_before(tmp_path, monkeypatch):
-    go_on, real = threading.Event(), checkpoint_parts.write
-    monkeypatch.setattr(checkpoint_parts, "write", lambda *args: go_on.wait(LIMIT) and real(*args))
+    go_on, real = threading.Event(), checkpoint.write_part
+    monkeypatch.setattr(checkpoint, "write_part", lambda *args: go_on.wait(LIMIT) and real(*args))
     saving = begun(tmp_path / "all", 1)
     assert not saving.parts.written and checkpoint.steps(tmp_path / "all") == []
     go_on.set()
     saving.finish()
     assert saving.parts.written and checkpoint.steps(tmp_path / "all") == [1]
-    assert checkpoint.note(tmp_path / "all", 1, "n") == {"n": 1}
+    assert checkpoint.note_checkpoint(tmp_path / "all", 1, "n") == {"n": 1}
     assert small_datalens.equal(checkpoint.restore(tmp_path / "all", 1, "part", TREE), TREE)
 
 
@@ -51,7 +51,7 @@ def test_what_the_thread_could_not_write_is_told_when_it_is_finished(tmp_path, m
 
     begun(tmp_path / "all", 1).finish()
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_parts, "write", full)
+        patch.setattr(checkpoint, "write_part", full)
         saving = begun(tmp_path / "all", 2)
         with pytest.raises(UserError, match=r"/2 cannot be written \(No space .* are kept: free"):
             saving.finish()
@@ -101,7 +101,7 @@ def test_a_crash_while_it_is_written_leaves_the_one_before(tmp_path):
 
 def seeded(root, monkeypatch, beside):
     """A run that keeps all its checkpoints, and how each was written: (thread, step)."""
-    drawn, written, real = itertools.count(), [], checkpoint_parts.write
+    drawn, written, real = itertools.count(), [], checkpoint.write_part
     next_draw = [threading.Event() for _ in range(20)]
     draw = SeededBits.draw
 
@@ -118,7 +118,7 @@ def seeded(root, monkeypatch, beside):
 
     with monkeypatch.context() as patch:
         patch.setattr(SeededBits, "draw", drawing)
-        patch.setattr(checkpoint_parts, "write", write)
+        patch.setattr(checkpoint, "write_part", write)
         patch.setattr(capacity, "copy_fits", lambda method: beside)
         patch.setattr(checkpoint, "thin", lambda folder, keep: 0)
         runs.train(root, seed=3)
@@ -139,13 +139,13 @@ def test_a_checkpoint_has_the_state_of_its_step_however_late_it_is_written(
     layout = small_datalens.layout(4, units=runs.CONFIG.teachers)
     folders = [runs.files(tmp_path / name).checkpoints for name in ("waited", "beside")]
     for step in range(1, steps + 1):
-        states = [saved_state.restore(folder, method, layout, step) for folder in folders]
+        states = [checkpoint.restore_state(folder, method, layout, step) for folder in folders]
         assert small_datalens.equal(states[0].public, states[1].public)
         assert small_datalens.equal(*(unseal(state.units) for state in states))
     # The line that each names was on the disk before, and charges its step.
     lines = (tmp_path / "beside/ledger.jsonl").read_text().splitlines(keepends=True)
     for step in range(1, steps + 1):
-        note = checkpoint.note(folders[1], step, "ledger_lines", "ledger_head")
+        note = checkpoint.note_checkpoint(folders[1], step, "ledger_lines", "ledger_head")
         before = tmp_path / f"ledger-{step}.jsonl"
         before.write_text("".join(lines[:note["ledger_lines"]]))
         assert books.account(books.read(before)).steps == step
@@ -155,14 +155,14 @@ def test_a_checkpoint_has_the_state_of_its_step_however_late_it_is_written(
 @pytest.mark.slow
 def test_a_failure_in_the_thread_costs_a_checkpoint_and_one_line(
         tmp_path, monkeypatch, compiled_once):
-    real = checkpoint_parts.write
+    real = checkpoint.write_part
 
     def full_at_2(path, tree):
         if path.parent.name.startswith("2."):
             raise OSError(28, "No space left on device")
         real(path, tree)
 
-    monkeypatch.setattr(checkpoint_parts, "write", full_at_2)
+    monkeypatch.setattr(checkpoint, "write_part", full_at_2)
     release, said = runs.train(tmp_path / "run")
     assert len(re.findall("checkpoints/2 cannot be written .No space left", said)) == 1
     assert release.privacy["steps"] == 6
@@ -174,7 +174,7 @@ def test_a_copy_is_made_where_it_fits(monkeypatch, share, fits):
     """On CPU it lies beside the state itself."""
     method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
     size = capacity.state_bytes(method)
-    monkeypatch.setattr(capacity.reading, "machine_bytes", lambda: size / share)
+    monkeypatch.setattr(capacity.files, "machine_bytes", lambda: size / share)
     assert capacity.copy_fits(method) == fits
 
 
@@ -183,7 +183,7 @@ def test_processes_of_one_machine_share_its_memory(monkeypatch, machines, fits):
     """Eight processes were taken to have eight times as much, wherever they run."""
     method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
     size = capacity.state_bytes(method)
-    monkeypatch.setattr(capacity.reading, "machine_bytes", lambda: size)
+    monkeypatch.setattr(capacity.files, "machine_bytes", lambda: size)
     monkeypatch.setattr(hosts.Team, "count", 8)
     monkeypatch.setattr(hosts.Team, "machines", machines)
     assert capacity.memory() == machines * size and capacity.copy_fits(method) == fits
@@ -223,7 +223,7 @@ def test_checkpoints_that_stop_the_training_take_little_of_its_time(
         return types.SimpleNamespace(parts=types.SimpleNamespace(written=True),
                                      finish=lambda: None)
 
-    monkeypatch.setattr(saved_state, "begin", begin)
+    monkeypatch.setattr(checkpoint, "begin_state", begin)
     run = training.Training(
         method=types.SimpleNamespace(post_training=None), files=runs.files(pathlib.Path()),
         layout=None, ledger=types.SimpleNamespace(epsilon=lambda: 0.0), runtime=runtime,

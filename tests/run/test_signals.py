@@ -12,8 +12,8 @@ import pytest
 import runs
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation import discrete_laplace
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import checkpoint, lifecycle, progress
@@ -24,7 +24,7 @@ RUNNER = """
 import os, sys, time
 from dpgen_jax import train
 from dpgen_jax.core import cli
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.run import progress
 
 draw, drawn = OsBits.draw, []
@@ -175,7 +175,7 @@ def test_a_signal_in_the_purchase_of_class_counts(tmp_path, monkeypatch, number,
     """They are bought, the run says that there is nothing to release, and a resume goes on."""
     options = {"budget": Budget(10.0, 1e-3, 0.5)}
     with monkeypatch.context() as patch:
-        at(patch, discrete_laplace, "class_counts", sent(number))
+        at(patch, single_releases, "class_counts", sent(number))
         with pytest.raises(UserError, match="interrupted before the first step.*resume") as end:
             runs.train(tmp_path / "run", **options)
     assert end.value.exit_code == code

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from dpgen_jax.run import compiling, progress
+from dpgen_jax.run import progress
 
 
 def wait_for(happened):
@@ -29,8 +29,8 @@ def speaks():
 def written(monkeypatch):
     """The lines that a bar wrote."""
     lines = []
-    monkeypatch.setattr(compiling, "SILENCE", 0.01)
-    for module in (compiling, progress):
+    monkeypatch.setattr(progress, "SILENCE", 0.01)
+    for module in (progress, progress):
         monkeypatch.setattr(module, "tell", lambda line, *_: lines.append(line))
     return lines
 

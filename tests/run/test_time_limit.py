@@ -11,7 +11,7 @@ import runs
 import yaml
 
 from dpgen_jax import train
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import checkpoint, lifecycle, progress

@@ -10,13 +10,13 @@ import small_datalens
 import small_gswgan
 import test_battery
 
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import datalens, gswgan
 from dpgen_jax.nets.resnet import ResNetNet
 from dpgen_jax.private import teachers
-from dpgen_jax.run import capacity, working_memory
+from dpgen_jax.run import capacity
 
 METHOD = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
 
@@ -27,7 +27,7 @@ def records(m, shape=small_datalens.SPEC.shape):
 
 
 def peak(function, *shapes):
-    return working_memory._peak(jax.make_jaxpr(function)(*shapes).jaxpr)
+    return capacity._peak(jax.make_jaxpr(function)(*shapes).jaxpr)
 
 
 X = jnp.zeros((10, 10))  # 400 bytes
@@ -46,7 +46,7 @@ def test_what_is_needed_at_one_time_is_counted(function, arrays):
 
 
 def test_a_unit_takes_at_least_its_state_twice_and_more_with_more_records():
-    few, many = (working_memory.unit_bytes(METHOD, records(m)) for m in (4, 400))
+    few, many = (capacity.unit_bytes(METHOD, records(m)) for m in (4, 400))
     assert few > 2 * teachers.unit_bytes(METHOD)
     assert many - few > 396 * np.prod(small_datalens.SPEC.shape)
 
@@ -58,7 +58,7 @@ def test_the_work_of_every_method_is_counted(name):
         pytest.skip("as many messages are taken at once as a cache, or a device, holds")
     x, y = test_battery.neighbours(name)[0]
     each = jax.tree.map(lambda a: np.asarray(a)[:4], Records(x, y.astype(np.int32)))
-    assert working_memory.unit_bytes(method, each) > each.x.nbytes
+    assert capacity.unit_bytes(method, each) > each.x.nbytes
 
 
 @pytest.mark.parametrize("fields", [
@@ -67,21 +67,21 @@ def test_the_secret_bits_of_a_unit_are_of_the_shape_that_its_mechanism_draws(fie
     method = gswgan.build(small_gswgan.gs(**fields), small_datalens.SPEC)
     drawn = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
     assert drawn[0, 0].size
-    assert working_memory.unit_bytes(method, records(4)) > teachers.unit_bytes(method)
+    assert capacity.unit_bytes(method, records(4)) > teachers.unit_bytes(method)
 
 
 def test_units_at_once_fit_into_their_share_of_the_memory():
-    each = working_memory.unit_bytes(METHOD, records(4))
-    memory = 20.5 * each / working_memory.SHARE
-    assert working_memory.at_once(METHOD, records(4), memory, 10**6) == 20
-    assert working_memory.at_once(METHOD, records(4), 1e15, 10**6) == working_memory.MOST
-    assert working_memory.at_once(METHOD, records(4), 1.0, 10**6) == 1
+    each = capacity.unit_bytes(METHOD, records(4))
+    memory = 20.5 * each / capacity.WORKING_SHARE
+    assert capacity.units_at_once(METHOD, records(4), memory, 10**6) == 20
+    assert capacity.units_at_once(METHOD, records(4), 1e15, 10**6) == capacity.MOST_AT_ONCE
+    assert capacity.units_at_once(METHOD, records(4), 1.0, 10**6) == 1
 
 
 def test_no_more_are_taken_than_a_round_queries():
     """Places without a unit would be computed for nothing."""
-    assert working_memory.at_once(METHOD, records(4), 1e15, 3) == 3
-    assert working_memory.at_once(METHOD, None, 1e15, 3) == 3
+    assert capacity.units_at_once(METHOD, records(4), 1e15, 3) == 3
+    assert capacity.units_at_once(METHOD, None, 1e15, 3) == 3
 
 
 @pytest.fixture()
@@ -130,9 +130,9 @@ def test_slabs_are_pretrained_chunk_by_chunk():
 def test_a_critic_that_has_a_generator_meanwhile_takes_more_memory():
     """A published warm start was counted as a step, and took 46 GB at once."""
     large, small = (critics(warm_generator=ResNetNet(2, channels)) for channels in (32, 2))
-    assert (working_memory.pretraining_bytes(large, records(4))
-            > 4 * working_memory.pretraining_bytes(small, records(4)))
-    each = working_memory.pretraining_bytes(large, records(4))
-    memory = 2.5 * each / working_memory.SHARE
-    assert working_memory.pretrained_at_once(large, records(4), memory, 10**6) == 2
-    assert working_memory.at_once(large, records(4), memory, 10**6) > 8
+    assert (capacity.pretraining_bytes(large, records(4))
+            > 4 * capacity.pretraining_bytes(small, records(4)))
+    each = capacity.pretraining_bytes(large, records(4))
+    memory = 2.5 * each / capacity.WORKING_SHARE
+    assert capacity.pretrained_at_once(large, records(4), memory, 10**6) == 2
+    assert capacity.units_at_once(large, records(4), memory, 10**6) > 8

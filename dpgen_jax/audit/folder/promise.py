@@ -1,4 +1,4 @@
-"""The promise of a release, made anew from the ledger and config.json alone."""
+"""The promise of a release, made anew from the ledger and config.json."""
 
 from __future__ import annotations
 
@@ -6,22 +6,64 @@ import hashlib
 import json
 from typing import Any
 
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core.config import to_json
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import go_on, read_json
+from dpgen_jax.core.terms import Unit, at_most
 from dpgen_jax.federated import server
-from dpgen_jax.release import contents, guarantee
-from dpgen_jax.release import statement as statements
+from dpgen_jax.release import contents
+from dpgen_jax.release import guarantee as statements
 from dpgen_jax.release.bundle import load
-from dpgen_jax.release.statement import Protected
+from dpgen_jax.release.guarantee import Protected
 from dpgen_jax.run import checkpoint, stages
-from dpgen_jax.run.best import Best
-from dpgen_jax.run.data_dependent import EX_POST
-from dpgen_jax.run.folder import go_on, read_json
+from dpgen_jax.run.costs import EX_POST
+from dpgen_jax.run.monitor import Best
+
+
+def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
+    """Checks what a release alone says: that its parts agree with each other.
+
+    Args:
+        folder: A release alone, with a statement.
+        findings: Where findings are added.
+        same: Whether this version made it.
+    """
+    privacy = folder.statement
+    wrong = [f"{name} is {privacy.get(name)!r} here and {other!r} in config.json"
+             for name, other in (("method", folder.config["method"]),
+                                 ("package_version", folder.version))
+             if privacy.get(name) != other]
+    findings.found("privacy.json and config.json speak of one release", not wrong,
+                   "; ".join(wrong))
+    if same:
+        _costs(folder, findings)
+    findings.add("epsilon from the ledger, charges against releases, permissions",
+                 Verdict.UNCHECKED, "the ledger lies with whoever trained it: ask them for "
+                 "`python -m dpgen_jax.audit RUN`")
+
+
+def _costs(folder: Folder, findings: Findings) -> None:
+    """Compares the events of a statement with the mechanism that config.json builds."""
+    privacy, mechanism = folder.statement, folder.mechanism
+    if mechanism.cost_depends_on_answers:
+        return  # how many queries were answered stands in the ledger alone
+    listed = {json.dumps({k: v for k, v in event.items() if k != "count"}, sort_keys=True):
+              event.get("count", 0) for event in to_json(privacy.get("events", []))}
+    due = mechanism.events(privacy.get("steps", 0))
+    wrong = [f"{event.statement()} is due {n} times" for event, n in due
+             if listed.get(json.dumps(to_json(event.statement()), sort_keys=True), 0) < n]
+    claimed, needed = privacy["epsilon"], composition.epsilon_of(due, privacy["delta"])
+    if needed > float(claimed):
+        wrong.append(f"{privacy['steps']} steps cost epsilon {at_most(needed)}, and {claimed} "
+                     "is stated")
+    findings.found("privacy.json charges at least what the mechanism of config.json costs",
+                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
+                   f"epsilon {at_most(needed)} of {claimed}")
 
 
 def stated(folder: Folder, findings: Findings) -> None:
@@ -32,9 +74,9 @@ def stated(folder: Folder, findings: Findings) -> None:
         findings: Where findings are added.
     """
     privacy = folder.statement
-    stamp = guarantee.of(privacy)
+    stamp = statements.of(privacy)
     verdict = Verdict.HOLDS if stamp.kind == "valid" else Verdict.UNCHECKED
-    findings.add("privacy.json promises something", verdict, guarantee.line(privacy) + (
+    findings.add("privacy.json promises something", verdict, statements.line(privacy) + (
         "" if stamp.kind == "valid" else "; that is no pass"))
 
 
@@ -70,7 +112,7 @@ def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
     """Whether a statement may be of a ledger, by what takes no time to compare."""
     targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
     between = statements.between_hosts(book.account.processes)
-    return (statement.get("events") == to_json(statements.events_of(book.account.spent()))
+    return (statement.get("events") == to_json(statements.stated_events(book.account.spent()))
             and book.account.target in targets
             and statement.get("not_accounted", [])[len(statements.NOT_ACCOUNTED):] == between)
 
@@ -257,7 +299,7 @@ def holds(folder: Folder) -> bool:
         folder: The folder.
     """
     return (folder.released and not attempt(lambda: folder.statement)
-            and guarantee.of(folder.statement).kind == "valid")
+            and statements.of(folder.statement).kind == "valid")
 
 
 def named(folder: Folder) -> Json:

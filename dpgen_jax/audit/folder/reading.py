@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax import methods
-from dpgen_jax.accountant import chain, files, locking
-from dpgen_jax.accountant.totals import Account, Record
+from dpgen_jax.accountant import ledger
+from dpgen_jax.accountant.ledger import Account, Record
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
-from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import FEDERATION, RunFolder, read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import contents
-from dpgen_jax.run.folder import FEDERATION, RunFolder, read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Folder:
         path = self.files.ledger
         try:
             with path.open("rb") as file:
-                locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
+                ledger.give_up_lock(ledger.hold_lock(path, file.fileno(), create=False),
+                                    file.fileno())
         except FileNotFoundError:  # no lock was ever taken
             return False
         except OSError:  # locked, or nobody can tell
@@ -117,12 +118,12 @@ class Folder:
         Raises:
             UserError: It is missing, or a line of it is broken.
         """
-        data = files.read_ledger(self.files.ledger)
-        records, hashes, tail, account = chain.replay(self.files.ledger, data)
+        data = ledger.read_ledger(self.files.ledger)
+        records, hashes, tail, account = ledger.replay_lines(self.files.ledger, data)
         if tail and self.in_use:  # it is being written, and allows nothing before it is whole
             tail = b""
         if tail:
-            account = account.after(chain.torn(tail, account))
+            account = account.after(ledger.torn_line(tail, account))
         return Book(records, hashes, tail, account)
 
     @functools.cached_property
@@ -205,6 +206,6 @@ def attempt(read: Callable[[], Any]) -> str:
     """
     try:
         read()
-    except (UserError, *chain.DAMAGE, OSError) as error:
+    except (UserError, *ledger.DAMAGE, OSError) as error:
         return one_line(error)
     return ""

@@ -16,23 +16,23 @@ import jax
 import numpy as np
 
 from dpgen_jax import data, methods
-from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.leaks import Word
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import to_json
-from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.config import DataOptions, to_json
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records, UserError
-from dpgen_jax.data import Dataset, csv_files
-from dpgen_jax.data.dialect import of_header
+from dpgen_jax.data import Dataset
+from dpgen_jax.data.table import parsing
+from dpgen_jax.data.table.schema import dialect_of_header
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import interference
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private.partition import Partition
+from dpgen_jax.private.records import Partition
 from dpgen_jax.release import contents
-from dpgen_jax.run import protection, typed, undeclared
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run import flags, planning, undeclared
 
 CHANGED, BESIDE, ROUNDS = 3, 2, 2
 """Records that are changed one after the other, units beside theirs, and rounds of each visit"""
@@ -71,7 +71,7 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
         return words
     method = methods.get(folder.config["method"]).build(config, dataset.spec)
     key = bytes.fromhex(identity["partition_key"])
-    dealt = protection.dealt(method, config, dataset, key)
+    dealt = planning.dealt(method, config, dataset, key)
     same = sealing.fingerprint(sealed, key, dealt) == identity["fingerprint"]
     findings.found("the records are those that the run began with", same, "" if same else
                    f"{place} holds other records, or they are read in another way")
@@ -86,7 +86,7 @@ def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, 
     """The data set as the run read it, and the configuration that goes with it."""
     place = undeclared.with_kind([f"--dataset={place}"]).place
     kind = place.partition(":")[0]
-    options = typed.as_read(_stated(folder, options), typed.data_options(folder.root), kind)
+    options = flags.as_read(_stated(folder, options), flags.data_options(folder.root), kind)
     spec = contents.spec(folder.config["spec"])
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
@@ -95,8 +95,8 @@ def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, 
     dataset = data.load(place, **vars(options))
     alpha = cli.peek([str(word) for word in folder.config.get("typed", ())], "--alpha")
     if dataset.clients is None and folder.method_config.protects_clients:
-        return protection.federated(dataset, folder.method_config,
-                                    folder.mechanism.n_units, float(alpha) if alpha else None)
+        return planning.federated(dataset, folder.method_config,
+                                  folder.mechanism.n_units, float(alpha) if alpha else None)
     return dataset, folder.method_config
 
 
@@ -112,7 +112,7 @@ class _Typed:
 def _stated(folder: Folder, options: DataOptions) -> DataOptions:
     """The options that are stated now, and beside them those that were typed for the run."""
     names = [field.name for field in dataclasses.fields(DataOptions)]
-    words = typed.data_words(folder.root, names) if folder.config.get("typed") else None
+    words = flags.data_words(folder.root, names) if folder.config.get("typed") else None
     before = cli.parse(_Typed, words or [], "audit", "").data
     return dataclasses.replace(options, **{
         name: getattr(before, name) for name in names if getattr(options, name) in (None, False)})
@@ -120,7 +120,7 @@ def _stated(folder: Folder, options: DataOptions) -> DataOptions:
 
 def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findings) -> None:
     """Compares what config.json says of the data with what the loader says."""
-    who = protection.protected(method, dataset)
+    who = planning.protected_by(method, dataset)
     spec = to_json(dataset.spec)
     pairs = {"spec": ({k: v for k, v in spec.items() if k not in ("class_names", "targets")},
                       folder.config["spec"]),
@@ -200,7 +200,7 @@ def neighbour(dataset: Dataset, record: int) -> Dataset:
 def _dealt(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
            ) -> tuple[Partition, Private[Records]]:
     """The records of each unit, dealt as the run deals them."""
-    partition = protection.dealt(method, config, dataset, key)
+    partition = planning.dealt(method, config, dataset, key)
     sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
     return partition, sealing.deal(sealed, partition)
 
@@ -224,7 +224,7 @@ def _subjects(dataset: Dataset, place: str) -> list[Word]:
     if dataset.subjects is None or not path.is_file():
         return []
     with contextlib.suppress(UserError):
-        names = {name for block in csv_files.blocks(path, dialect=of_header(path))
+        names = {name for block in parsing.csv_blocks(path, dialect=dialect_of_header(path))
                  for name in block.columns.get(dataset.subjects.column, ())}
         long = sorted(name for name in names if len(name) >= LONG_ENOUGH)
         return [("the name of a subject", name.encode()) for name in long[:10 * SEARCHED]]

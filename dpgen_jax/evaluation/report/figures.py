@@ -1,22 +1,70 @@
 """The figures of the report, which repeat its tables, or show what no number does.
 
+Drawing of the report's figures by matplotlib, without a display or global plotting state.
+
+Letters are drawn as outlines.
+
 Each is an SVG, drawn by `drawing`, or a PNG of pixels. Each function returns None where it has
 nothing to draw.
+
+Figures of synthetic and real tables: histograms, correlations, and distances of columns.
+
+Cells are float64 [n, K], as `evaluation.marginals` defines them.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Drawing
 
-from dpgen_jax.core.strict_json import Json
-from dpgen_jax.evaluation.report.drawing import LIMIT, REAL, SYNTHETIC, Drawing, axes_in, svg
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.types import TableSpec
+from dpgen_jax.evaluation import marginals as tables
 from dpgen_jax.release import plots
 from dpgen_jax.release.render import Figure, is_leaf, label, number, title
+
+WIDTH = 7.9
+"""Width of a figure in inches."""
+SYNTHETIC, REAL, LIMIT = "#1f4e79", "#9a9a9a", "#a32020"
+STYLE: dict[Any, Any] = {
+    "font.size": 8.5, "axes.titlesize": 9, "axes.spines.top": False, "axes.grid": True,
+    "axes.spines.right": False, "grid.alpha": 0.25, "grid.linewidth": 0.6,
+    "axes.axisbelow": True, "svg.hashsalt": "dpgen_jax", "svg.fonttype": "path"}
+"""Settings of matplotlib; the fixed salt makes the names in an SVG reproducible."""
+
+
+def svg(height: float, draw: Callable[[Drawing], None]) -> bytes:
+    """Draw a figure; the same drawing gives the same bytes.
+
+    Args:
+      height: Height in inches.
+      draw: A function that draws on the empty figure.
+
+    Returns:
+      An SVG file.
+    """
+    with matplotlib.rc_context(STYLE):
+        drawing = Drawing(figsize=(WIDTH, height), layout="constrained")
+        draw(drawing)
+        file = io.BytesIO()
+        FigureCanvasSVG(drawing).print_svg(file, metadata={"Date": None, "Creator": None})
+    return file.getvalue()
+
+
+def axes_in(drawing: Drawing, count: int, across: int) -> list[Any]:
+    """Return `count` axes in rows of `across`."""
+    axes = drawing.subplots(math.ceil(count / across), across, squeeze=False).ravel()
+    for spare in axes[count:]:
+        spare.set_visible(False)
+    return list(axes[:count])
+
 
 MAX_POINTS, MAX_CURVES = 400, 12
 """The most points of a curve, and the most curves."""
@@ -254,3 +302,120 @@ def scatter(points: Sequence[Point]) -> Figure | None:
     return Figure("Score against epsilon", "Trained on synthetic, tested on held-out real records. "
                   f"Filled: valid guarantee; hollow: none, at the epsilon it claims.{rest}",
                   svg(3.2, draw), from_real=True)
+
+
+MAX_PANELS = 30
+"""The most columns whose histograms are drawn."""
+MAX_PAIRED, MAX_NAMES = 60, 24
+"""The most columns whose pairs are drawn, and the most whose names are written beside them."""
+
+
+def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure:
+    """Draw the histogram of each column, the label first, if there is one.
+
+    Args:
+      spec: The schema.
+      synthetic: Synthetic cells float64 [n, K], as `evaluation.marginals` defines them.
+      test: Held-out real cells float64 [n', K].
+
+    Returns:
+      The figure.
+    """
+    columns = tables.columns(spec)
+    order = list(range(len(columns)))
+    order = order[-1:] + order[:-1] if spec.labelled else order
+    if len(order) > MAX_PANELS:
+        distances = tables.one_way_tvd(synthetic, test, columns)
+        order = np.sort(np.argsort(-distances, kind="stable")[:MAX_PANELS]).tolist()
+
+    def draw(drawing: Drawing) -> None:
+        for axes, i in zip(axes_in(drawing, len(order), min(4, len(order))), order, strict=True):
+            plots.marginal(axes, columns[i], synthetic[:, i])
+            n_synthetic = len(axes.containers)
+            plots.marginal(axes, columns[i], test[:, i])
+            for k, bars in enumerate(axes.containers):
+                for bar in bars:
+                    bar.set(**({"facecolor": SYNTHETIC, "alpha": 0.55} if k < n_synthetic else
+                               {"facecolor": "none", "edgecolor": "black", "linewidth": 0.7}))
+            axes.grid(False)
+
+    part = ("" if len(order) == len(columns)
+            else f" {len(order)} of {len(columns)} columns are drawn, those that are farthest off.")
+    return Figure("Columns: synthetic and held-out real records", "Share of rows in %. Filled: "
+                  f"synthetic; outlined: held-out real records.{part}",
+                  svg(0.3 + 1.55 * math.ceil(len(order) / min(4, len(order))), draw),
+                  from_real=True)
+
+
+def correlations(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure | None:
+    """Draw heat maps of the correlations of columns whose values have an order.
+
+    Args:
+      spec: The schema.
+      synthetic: Synthetic cells float64 [n, K].
+      test: Held-out real cells float64 [n', K].
+
+    Returns:
+      Maps of synthetic and of held-out records, and of their difference; None for fewer than two
+      such columns.
+    """
+    columns = tables.columns(spec)
+    kept = [i for i, column in enumerate(columns)
+            if column.kind != "categorical" or len(column.categories) == 2][-MAX_PAIRED:]
+    if len(kept) < 2:
+        return None
+    ours, theirs = (tables.correlations(_filled(cells[:, kept])) for cells in (synthetic, test))
+    maps = {"synthetic": ours, "held-out real": theirs, "difference": ours - theirs}
+    return Figure("Correlations of columns", "Pearson correlations from -1 (blue) to 1 (red). "
+                  f"{len(kept)} of {len(columns)} columns: numbers, ordered and two-valued ones; a "
+                  "null counts as the column's mean.",
+                  _heat(maps, [columns[i].name for i in kept], -1, "RdBu_r"), from_real=True)
+
+
+def distances(spec: TableSpec, synthetic: np.ndarray, real: np.ndarray, test: np.ndarray) -> Figure:
+    """Draw heat maps of the total variation distances of pairs of columns from held-out records.
+
+    Args:
+      spec: The schema.
+      synthetic: Synthetic cells float64 [n, K].
+      real: Real training cells float64 [n, K], as many.
+      test: Held-out real cells float64 [n', K].
+
+    Returns:
+      Maps of synthetic and of training records; the diagonals are of single columns.
+    """
+    columns = tables.columns(spec)[-MAX_PAIRED:]
+    maps = {name: tables.pairwise(cells[:, -MAX_PAIRED:], test[:, -MAX_PAIRED:], columns)
+            for name, cells in (("synthetic", synthetic), ("real training records", real))}
+    part = ("" if len(columns) == len(tables.columns(spec))
+            else f" The last {len(columns)} of {len(tables.columns(spec))} columns.")
+    return Figure("Distances of pairs of columns", "Total variation distance from held-out real "
+                  "records, from 0 (white) to 1 (dark), of pairs of columns and on the diagonal of "
+                  "single ones. Real training records show what the number of rows alone "
+                  f"explains.{part}",
+                  _heat(maps, [column.name for column in columns], 0, "Blues"), from_real=True)
+
+
+def _heat(maps: dict[str, np.ndarray], names: Sequence[str], low: float, colours: str) -> bytes:
+    """Draw maps [K, K] in [low, 1] side by side; at most `MAX_NAMES` columns are named."""
+    texts = [plots.short(name, 14) for name in names] if len(names) <= MAX_NAMES else []
+
+    def draw(drawing: Drawing) -> None:
+        panels = axes_in(drawing, len(maps), len(maps))
+        for axes, (text, values) in zip(panels, maps.items(), strict=True):
+            shown = axes.imshow(values, cmap=colours, vmin=low, vmax=1)
+            axes.set_title(text)
+            axes.grid(False)
+            axes.set_xticks(range(len(texts)), texts, rotation=90, fontsize=6)
+            axes.set_yticks([])
+        panels[0].set_yticks(range(len(texts)), texts, fontsize=6)
+        drawing.colorbar(shown, ax=panels, shrink=0.6, pad=0.01)
+
+    return svg(3.3 if texts else 2.6, draw)
+
+
+def _filled(cells: np.ndarray) -> np.ndarray:
+    """Return cells with the mean of its column in place of each null."""
+    present = ~np.isnan(cells)
+    means = np.where(present, cells, 0).sum(0) / np.maximum(present.sum(0), 1)
+    return np.where(present, cells, means)

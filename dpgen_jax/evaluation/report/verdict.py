@@ -1,4 +1,4 @@
-"""The verdict on a release: one sentence, and three numbers between their bounds.
+"""The verdict on a release: one sentence, three numbers in their bounds, and terminal lines.
 
 There is no overall score: what a release is good for, how like real records it is and what an
 attack learns are different questions.
@@ -7,9 +7,10 @@ attack learns are different questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dpgen_jax.core.files import Json
 from dpgen_jax.evaluation.scores import percent
 from dpgen_jax.release.render import is_leaf, label, number
 
@@ -232,3 +233,88 @@ def _attack(metrics: Mapping[str, Any]) -> Bounded | None:
 
 def _joined(*texts: str) -> str:
     return "; ".join(text for text in texts if text)
+
+
+TASKS = ("gen2real", "real2gen", "real2real")
+
+
+def terminal_lines(results: Json) -> Iterator[str]:
+    """Yield the verdict, the tasks side by side, the likeness, the subgroups, attacks and notes.
+
+    Args:
+      results: The content of metrics.json.
+
+    Yields:
+      A line each.
+    """
+    said = sentence(results)
+    if said:
+        yield f"verdict: {said}"
+    for bounded in numbers(results):
+        yield f"{bounded.name}: {bounded.value} ({bounded.bounds})"
+    yield results["setting"]["text"]
+    yield from _tasks(results)
+    yield from _targets(results)
+    yield from _likeness_lines(results)
+    yield from _subgroups(results)
+    if "schema_violations" in results:
+        yield f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}"
+    for line in results.get("constraints", ()):
+        yield f"synthetic rows: {line}"
+    if "membership" in results:
+        yield results["membership"]["sentence"]
+    for note in results.get("notes", []):
+        yield f"note: {note}"
+
+
+def _tasks(results: Json) -> Iterator[str]:
+    """Yield a line for each classifier and ranking score, or for its accuracy without one."""
+    tasks = [task for task in TASKS if task in results]
+    for name, scores in results[tasks[0]].items() if tasks else ():
+        shown = [m for m in ("auroc", "auprc") if m in scores] or ["accuracy"]
+        for metric in shown:
+            parts = [f"{task} {_number(results[task][name][metric])}" for task in tasks
+                     if name in results[task]]
+            yield f"{name:19} {metric:8}  {'   '.join(parts)}"
+
+
+def _targets(results: Json) -> Iterator[str]:
+    """Yield a line for each column that was predicted, by the best model of each task."""
+    for name, by_task in results.get("targets", {}).items():
+        parts = []
+        for task, models in by_task.items():
+            metric = metric_of(models)
+            best = max((scores[metric] for scores in models.values()), key=lambda s: s["mean"])
+            parts.append(f"{task} {_number(best)}")
+        if parts:
+            yield f"{name:19} {metric:8}  {'   '.join(parts)}   (best model)"
+
+
+def _likeness_lines(results: Json) -> Iterator[str]:
+    """Yield a line for each measure of likeness, and for each column that is far off."""
+    part = results.get("fidelity", {})
+    for name, score in part.items():
+        if "mean" in score:
+            floor = score.get("floor")
+            beside = "" if floor is None else f"   real against real {floor:.4f}"
+            yield f"{name.replace('_', ' '):22}  {_number(score)}{beside}"
+    for sentence in part.get("far_off", ()):
+        yield f"far off: {sentence}"
+
+
+def _subgroups(results: Json) -> Iterator[str]:
+    """Yield a line for each subgroup."""
+    for group in results.get("subgroups", ()):
+        parts = [f"{group['n_test']:,} held-out rows"]
+        if "two_way_tvd" in group:
+            floor = group["two_way_tvd"]["floor"]
+            beside = "" if floor is None else f" (real {floor:.4f})"
+            parts.append(f"pairs {group['two_way_tvd']['mean']:.4f}{beside}")
+        parts += [f"{task} {group['metric']} {group[task]['mean']:.4f}"
+                  for task in TASKS if task in group]
+        parts += [group["note"]] if "note" in group else []
+        yield f"{group['by']}: {group['group']}: {', '.join(parts)}"
+
+
+def _number(score: Json) -> str:
+    return f"{score['mean']:.4f} +- {score['std']:.4f}"

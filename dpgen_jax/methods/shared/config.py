@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from dpgen_jax.core.ranges import require_not_negative
+from dpgen_jax.core.config import require_not_negative
 from dpgen_jax.core.types import UserError
 
 

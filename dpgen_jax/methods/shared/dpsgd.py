@@ -21,9 +21,8 @@ from jax.flatten_util import ravel_pytree
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.sampling import PoissonSampling
-from dpgen_jax.aggregation.schedule import FullParticipation, Schedule
-from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
+from dpgen_jax.aggregation.schedule import FullParticipation, PoissonSampling, Schedule
+from dpgen_jax.core.config import require_decay, require_not_negative, require_positive
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.config import RecordUnits
@@ -103,7 +102,7 @@ class Network(Protocol):
 
 
 class Scorer(Network, Protocol):
-    """A discriminator that sees one record at a time (`nets.plain`)."""
+    """A discriminator that sees one record at a time (`nets.pair`)."""
 
     def apply(self, params: PyTree, x: Array, labels: Array) -> Array:
         """Scores x [m, *spec.shape] in [0, 1] with labels int [m]: [m]."""

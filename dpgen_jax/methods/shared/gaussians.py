@@ -1,25 +1,300 @@
-"""Gaussians of each class from noisy sums: what `mixture` makes of its releases. All is public."""
+"""Gaussians of each class from noisy sums: estimates, a classifier, and images. All is public.
+
+Estimates of means and covariances through noise: for public use, on released values.
+
+The eigenvalues of a symmetric [k, k] matrix of noise, of standard deviation s off its diagonal, lie
+within 2 sqrt(k) s by the semicircle law (Wigner 1958). What of a noisy covariance is below that
+edge could be noise alone; what is above is shortened by what the noise adds to it (Benaych-Georges
+and Nadakuditi, Advances in Mathematics 2011).
+
+A private linear classifier, by which a mixture's samples are kept.
+
+Where classes look alike, as shirts and pullovers do, Gaussians put the border between them in the
+wrong place, while the same budget draws it well in a classifier: logistic regression on oriented
+gradients, by Newton's method. It starts on images of the mixture, which also say how curved the
+loss is: both are public, and of the records only few gradients are needed, each a noisy sum.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dpgen_jax.aggregation.moment_sums import Sums
-from dpgen_jax.core.types import Array
-from dpgen_jax.methods.shared.sample_classifier import Classifier
-from dpgen_jax.nets.noisy_moments import (
-    edge,
-    kmeans,
-    nearest_centre,
-    positive,
-    root,
-    shrink,
-    towards_zero,
-)
+from dpgen_jax.aggregation.moments import Sums
+from dpgen_jax.core.types import Array, ImageSpec, PyTree, Records
+from dpgen_jax.methods.shared.dpsgd import values
+from dpgen_jax.nets.frequencies import n_features, oriented, restored
+from dpgen_jax.nets.image import WARP_ENTRIES, affine
+
+
+def edge(size: Array | int, noise: Array | float) -> Array:
+    """Returns the largest eigenvalue of a symmetric matrix of noise.
+
+    Args:
+        size: k, rows of the matrix.
+        noise: Standard deviation of an entry off the diagonal.
+    """
+    return 2 * jnp.sqrt(jnp.asarray(size, jnp.float32)) * noise
+
+
+def shrink(matrix: Array, below: Array) -> Array:
+    """Returns a noisy symmetric matrix without the eigenvalues that noise alone could make.
+
+    Args:
+        matrix: float32 [k, k].
+        below: The edge of the noise; eigenvalues w become sign(w) sqrt(w^2 - edge^2), or 0.
+    """
+    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+    kept = jnp.sign(values) * jnp.sqrt(jnp.maximum(values**2 - below**2, 0))
+    return (vectors * kept) @ vectors.T
+
+
+def positive(matrix: Array) -> Array:
+    """Returns the nearest positive semi-definite matrix.
+
+    Args:
+        matrix: float32 [k, k].
+    """
+    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * jnp.maximum(values, 0)) @ vectors.T
+
+
+def root(matrix: Array) -> Array:
+    """Returns R with R R^T the nearest positive semi-definite matrix.
+
+    Args:
+        matrix: float32 [k, k].
+    """
+    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+    return vectors * jnp.sqrt(jnp.maximum(values, 0))
+
+
+def towards_zero(vectors: Array, noise: Array, size: Array | int) -> Array:
+    """Returns noisy vectors, each shortened by the length that noise alone has.
+
+    Source: James and Stein, "Estimation with Quadratic Loss" (1961), with the positive part.
+
+    Args:
+        vectors: float32 [..., k].
+        noise: float32 [...], standard deviation of an entry.
+        size: Entries that are no padding.
+    """
+    squares = jnp.sum(vectors**2, -1)
+    share = 1 - jnp.maximum(size - 2.0, 1.0) * noise**2 / jnp.maximum(squares, 1e-30)
+    return vectors * jnp.maximum(share, 0)[..., None]
+
+
+def quantiles(shares: Array, levels: int) -> Array:
+    """Returns where a noisy histogram of [0, 1] has its quantiles.
+
+    The cumulative sum of noisy shares is made to rise, which costs less than to cut each share at
+    0. The mass of the first bin lies at 0 and that of the last at 1: background and full ink.
+
+    Args:
+        shares: float32 [T], noisy.
+        levels: Q quantiles, at (i + 1/2) / Q.
+
+    Returns:
+        float32 [Q], rising.
+    """
+    bins = len(shares)
+    total = jnp.clip(jax.lax.cummax(jnp.cumsum(shares)), 0, 1)
+    total = jnp.concatenate([jnp.zeros(1), total.at[-1].set(1.0)])
+    at = jnp.arange(bins + 1) / bins
+    levels_at = (jnp.arange(levels) + 0.5) / levels
+    inner = jnp.interp(levels_at, total + 1e-6 * jnp.arange(bins + 1), at)
+    inner = jnp.where(levels_at <= total[1], 0.0, inner)
+    return jnp.where(levels_at > total[-2], 1.0, inner)
+
+
+def kmeans(key: Array, points: Array, count: int, rounds: int = 20) -> Array:
+    """Returns the centres of k-means with Lloyd's iterations, started by k-means++.
+
+    Source: Arthur and Vassilvitskii, "k-means++" (SODA 2007).
+
+    Args:
+        key: Random key.
+        points: float32 [n, k], public.
+        count: Centres.
+        rounds: Iterations.
+
+    Returns:
+        float32 [count, k].
+    """
+    def seed(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        centres, nearest = carry
+        chosen = jax.random.categorical(jax.random.fold_in(key, i), jnp.log(nearest + 1e-30))
+        centres = centres.at[i].set(points[chosen])
+        return centres, jnp.minimum(nearest, jnp.sum((points - points[chosen])**2, 1))
+
+    def lloyd(_: Array, centres: Array) -> Array:
+        of_cell = jax.nn.one_hot(nearest_centre(points, centres), count)
+        sums, sizes = of_cell.T @ points, of_cell.sum(0)[:, None]
+        return jnp.where(sizes > 0, sums / jnp.maximum(sizes, 1), centres)
+
+    start = jnp.zeros((count, points.shape[1])), jnp.ones(len(points))
+    centres = jax.lax.fori_loop(0, count, seed, start)[0]
+    return jax.lax.fori_loop(0, rounds, lloyd, centres)
+
+
+def nearest_centre(points: Array, centres: Array) -> Array:
+    """Returns int [n], the centre [count, k] that is nearest to each point [n, k]."""
+    return jnp.argmin(jnp.sum(centres**2, 1) - 2 * points @ centres.T, 1)
+
+
+SAMPLES = 5000
+"""Images of the mixture that the classifier starts on, and that curvature is measured on."""
+MOST_NUMBERS = 10**6
+"""Numbers of the images that are made at once, at most."""
+START_STEPS, START_DAMPING = 12, 1e-4
+"""Newton steps on public images, and what is added to the diagonal of their Hessians."""
+START_RATE, RATE = 0.5, 0.7
+"""The parts of a Newton step that are taken, on public images and at first on noisy gradients."""
+LEAST_DAMPING = 1e-4
+"""The same at noisy gradients, where their noise is smaller."""
+CANDIDATES = 4
+"""Samples of which one is kept."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+    """The classifier so far: a function of released values and public keys alone.
+
+    Attributes:
+        rounds: int32 [], noisy gradients so far.
+        mean: float32 [F], of the features of the mixture's images.
+        weights: float32 [F, C].
+    """
+
+    rounds: Array
+    mean: Array
+    weights: Array
+
+
+def no_classifier(spec: ImageSpec) -> Classifier:
+    """Returns a classifier that knows nothing.
+
+    Args:
+        spec: The schema of the images.
+    """
+    weights = jnp.zeros((n_features(spec), spec.classes))
+    return Classifier(jnp.zeros((), jnp.int32), weights[:, 0], weights)
+
+
+def classifier_calls(spec: ImageSpec) -> tuple[int, int]:
+    """Returns how many public images are made at once, and how often.
+
+    Args:
+        spec: The schema of the images.
+    """
+    at_once = max(1, min(SAMPLES, MOST_NUMBERS // math.prod(spec.shape)))
+    return at_once, -(-SAMPLES // at_once)
+
+
+def started_classifier(spec: ImageSpec, raw: Array, labels: Array) -> Classifier:
+    """Returns the classifier of public images.
+
+    Args:
+        spec: The schema of the images.
+        raw: float32 [N, F], the features of images of the mixture.
+        labels: int32 [N].
+    """
+    empty, mean = no_classifier(spec), raw.mean(0)
+    at, target = _placed(raw, mean), jax.nn.one_hot(labels, spec.classes)
+
+    def step(_: int, weights: Array) -> Array:
+        wrong = jax.nn.softmax(at @ weights) - target
+        gradient = at.T @ wrong / len(at) + START_DAMPING * weights
+        return weights - START_RATE * _solved(at, weights, gradient, START_DAMPING)
+
+    weights = jax.lax.fori_loop(0, START_STEPS, step, empty.weights)
+    return dataclasses.replace(empty, mean=mean, weights=weights)
+
+
+def classifier_gradient(spec: ImageSpec, key: Array, unit: Array, records: Records,
+                        query: Classifier
+                        ) -> Array:
+    """Answers with a record's gradient, of norm 1 at most: [1, 1 + F C], in block 0.
+
+    The features have norm 1, and what the classifier is wrong by is shortened to 1.
+    """
+    del key, unit
+    at = _placed(oriented(values(records, spec)[:1].reshape(1, *spec.shape)), query.mean)[0]
+    wrong = jax.nn.softmax(at @ query.weights) - jax.nn.one_hot(records.y[0], spec.classes)
+    wrong = wrong / jnp.maximum(jnp.linalg.norm(wrong), 1)
+    return jnp.concatenate([jnp.zeros(1), jnp.outer(at, wrong).reshape(-1)])[None]
+
+
+def moved_classifier(query: Classifier, raw: Array, mean_gradient: Array, noise: float, rounds: int
+                     ) -> Classifier:
+    """Returns the classifier after a Newton step; steps grow shorter, so that noise averages out.
+
+    Args:
+        query: The classifier before it, at which the gradients are.
+        raw: float32 [N, F], features of images of the mixture, for the curvature.
+        mean_gradient: float32 [F C], noisy.
+        noise: Standard deviation of an entry of it, by which the curvature is damped.
+        rounds: Noisy gradients in all; after them no step is taken.
+    """
+    rate = RATE * jnp.maximum(1 - query.rounds / rounds, 0)
+    step = _solved(_placed(raw, query.mean), query.weights,
+                   mean_gradient.reshape(query.weights.shape), max(noise, LEAST_DAMPING))
+    return dataclasses.replace(query, rounds=query.rounds + 1, weights=query.weights - rate * step)
+
+
+def kept_samples(mean: Array, weights: Array, key: Array, labels: Array,
+                 draw: Callable[[Array, Array], Array]) -> Array:
+    """Samples some images for each label, and keeps one that is classified as it.
+
+    Args:
+        mean: float32 [F].
+        weights: float32 [F, C].
+        key: Random key.
+        labels: int32 [N].
+        draw: From a key and labels to images.
+
+    Returns:
+        float32 [N, H, W, ch]: of each label the first image that is classified so, or where none
+        is, the one that is most like it.
+    """
+    wanted = jax.nn.one_hot(labels, weights.shape[1], dtype=bool)
+
+    def better(i: Array, best: tuple[Array, Array]) -> tuple[Array, Array]:
+        images = draw(jax.random.fold_in(key, i), labels)
+        logits = _placed(oriented(images), mean) @ weights
+        ahead = (jnp.max(jnp.where(wanted, logits, -jnp.inf), 1)
+                 - jnp.max(jnp.where(wanted, -jnp.inf, logits), 1))
+        ahead = jnp.minimum(ahead, 0)  # all that are classified so are alike
+        taken = ((ahead > best[1]) | (i == 0))[:, None, None, None]
+        return jnp.where(taken, images, best[0]), jnp.maximum(ahead, best[1])
+
+    like = jax.eval_shape(draw, key, labels)
+    nothing_yet = jnp.zeros(like.shape, like.dtype), jnp.full(len(labels), -jnp.inf)
+    return jax.lax.fori_loop(0, CANDIDATES, better, nothing_yet)[0]
+
+
+def _placed(raw: Array, mean: Array) -> Array:
+    """Returns features [N, F] about the mean, of norm 1."""
+    about = raw - mean
+    return about / jnp.maximum(jnp.linalg.norm(about, axis=-1, keepdims=True), 1e-6)
+
+
+def _solved(at: Array, weights: Array, gradient: Array, damping: float) -> Array:
+    """Returns the Newton step [F, C] of a gradient, class by class, by curvature at features."""
+    likely = jax.nn.softmax(at @ weights)
+
+    def one(slope: Array, column: Array) -> Array:
+        curved = (at * slope[:, None]).T @ at / len(at) + damping * jnp.eye(at.shape[1])
+        return jax.scipy.linalg.solve(curved, column, assume_a="pos")
+
+    return jax.lax.map(lambda pair: one(*pair), ((likely * (1 - likely)).T, gradient.T)).T
+
 
 POINTS_PER_CLASS = 1500
 """Points of a class on which its cells are found."""
@@ -285,3 +560,74 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
 def _inverse(stretch: Array) -> Array:
     """1 over entries that are not 0."""
     return jnp.where(stretch > 0, 1 / jnp.where(stretch > 0, stretch, 1), 0)
+
+
+KNOTS = 512
+"""Quantiles by which shades are set."""
+
+
+def toned(s: Sizes, key: Array, public: Public, parts: tuple[Array, Array, Array],
+          spec: ImageSpec, shade_noise: float) -> PyTree:
+    """Returns the model: the mixture of frequencies, and the map of shades.
+
+    Intensities of sampled images get the released histogram: `raw` are quantiles of what is sampled
+    and `shade` of what was released. A histogram that is mostly noise is left out.
+
+    Args:
+        s: The sizes.
+        key: Random key of the draw that `raw` is read off.
+        public: After the last round.
+        parts: As `mixture` returns them.
+        spec: The schema of the images.
+        shade_noise: Standard deviation of the noise of a sum of shares.
+    """
+    means, roots, weight = parts
+    model = {"centre": s.norm * public.centre, "basis": s.norm * public.basis, "mean": means,
+             "root": roots, "weight": weight, "share": public.size}
+    k_labels, k_draw = jax.random.split(key)
+    n = int(np.clip(10**6 // math.prod(spec.shape), 100, 1500))
+    labels = jax.random.choice(k_labels, s.classes, (n,), p=public.size)
+    ranked = jnp.sort(unshaded(s, model, k_draw, labels, spec).reshape(-1))
+    at = ((np.arange(KNOTS) + 0.5) / KNOTS * ranked.shape[0]).astype(np.int32)
+    raw = ranked[at]
+    known = shade_noise * math.sqrt(s.shades) < 0.15 * s.records
+    shade = quantiles(public.shades, KNOTS) if known else jnp.clip(raw, 0, 1)
+    return model | {"raw": raw, "shade": shade}
+
+
+def unshaded(s: Sizes, model: PyTree, key: Array, labels: Array, spec: ImageSpec) -> Array:
+    """Draws images [N, H, W, ch] of the mixture, before their shades are set."""
+    return s.grey + restored(low(model, key, labels), spec, s.frequencies)
+
+
+def low(model: PyTree, key: Array, labels: Array) -> Array:
+    """Draws the frequencies [N, M] of images."""
+    k_cell, k_place = jax.random.split(key)
+    cell = jax.random.categorical(k_cell, jnp.log(model["weight"][labels]))
+    normal = jax.random.normal(k_place, (len(labels), model["basis"].shape[1]))
+    place = model["mean"][labels, cell] + jnp.einsum("nij,nj->ni", model["root"][labels, cell],
+                                                     normal)
+    return model["centre"] + place @ model["basis"].T
+
+
+def sample_images(s: Sizes, model: PyTree, key: Array, labels: Array, spec: ImageSpec, warp: float
+                  ) -> Array:
+    """Draws images.
+
+    Args:
+        s: The sizes.
+        model: As `toned` returns it.
+        key: Random key.
+        labels: int32 [N].
+        spec: The schema of the images.
+        warp: As in `mixture.Config`.
+
+    Returns:
+        float32 [N, H, W, ch] in [0, 1].
+    """
+    k_draw, k_warp = jax.random.split(key)
+    images = jnp.interp(unshaded(s, model, k_draw, labels, spec), model["raw"], model["shade"])
+    if warp:
+        entries = jax.random.uniform(k_warp, (len(labels), WARP_ENTRIES), minval=-warp, maxval=warp)
+        images = affine(images, entries, "nearest" if s.grey else "constant")
+    return jnp.clip(images, 0, 1)

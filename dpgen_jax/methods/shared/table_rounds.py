@@ -1,17 +1,61 @@
-"""The public side of noisy marginals: it learns from each release, and chooses the next tables."""
+"""The public side of noisy tables: it learns from each release, and chooses the next tables.
+
+Noisy histograms of numbers as steps: neighbouring cells are alike where noise hides more.
+
+Of a range with generous bounds most cells are empty, and the positive noise of hundreds of them
+adds up, far from where any record is. So the cells are cut into dyadic pieces of
+one height each, as many as pay: the cut is the one of least squares with a price for each piece,
+found exactly from the smallest pieces up.
+
+Source: dyadic CART, Donoho, "CART and best-ortho-basis: a connection" (Annals of Statistics 1997).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dpgen_jax.core.types import Array
-from dpgen_jax.methods.shared import pieces, tree
-from dpgen_jax.methods.shared.table_plan import COARSE, Plan
-from dpgen_jax.methods.shared.table_state import Public
-from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit
+from dpgen_jax.core.types import Array, CountTable
+from dpgen_jax.methods.shared import table_tree
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan, Public
+from dpgen_jax.methods.shared.table_tree import FLOOR, Fit
+
+PRICE = 4.0
+"""The price of a piece, in variances of the noise of a cell: what a cut must explain to be made."""
+
+
+def of_steps(noisy: Array, is_range: Array, noise: float) -> Array:
+    """Returns noisy masses with the cells of a range in pieces of one height; others as they are.
+
+    Args:
+        noisy: float32 [d, W], noisy masses of cells.
+        is_range: bool [d, W], the cells of ranges, which stand first in their column.
+        noise: standard deviation of the noise of a cell.
+    """
+    width = noisy.shape[1]
+    behind = ((0, 0), (0, (1 << (width - 1).bit_length()) - width))
+    cells = jnp.pad(is_range.astype(jnp.float32), behind)
+    total = jnp.pad(jnp.where(is_range, noisy, 0), behind)
+    price = PRICE * noise**2
+
+    def explained(total: Array, cells: Array) -> Array:
+        return jnp.where(cells > 0, total**2 / jnp.maximum(cells, 1) - price, 0)
+
+    best, height = explained(total, cells), total[..., None]
+    while total.shape[1] > 1:
+        total, cells, apart = (a.reshape(len(a), -1, 2).sum(2) for a in (total, cells, best))
+        whole = explained(total, cells)
+        mean = (total / jnp.maximum(cells, 1))[..., None]
+        height = jnp.where((whole >= apart)[..., None], mean, height.reshape(*total.shape, -1))
+        best = jnp.maximum(whole, apart)
+    return jnp.where(is_range, height[:, 0, :width], noisy)
+
 
 EXACT = 1 - 1e-5
 """The factor that keeps squared weights of a message within the bound, whatever float32 does."""
@@ -22,7 +66,7 @@ DEVIATIONS = 1.0
 """Standard deviations of noise that a pair must stand out by to become an edge."""
 
 
-def start(fit: Fit, keeps_pairs: bool = False) -> Public:
+def start_rounds(fit: Fit, keeps_pairs: bool = False) -> Public:
     """Returns the public state before the first release: nothing is known.
 
     Args:
@@ -41,13 +85,13 @@ def start(fit: Fit, keeps_pairs: bool = False) -> Public:
         label_of=jnp.minimum(jnp.arange(classes), COARSE - 1).astype(jnp.int32),
         group_of=fit.group_of(fine, bin_of).astype(jnp.int32), parent=jnp.full(d, -1, jnp.int32),
         order=jnp.arange(d, dtype=jnp.int32), beside=jnp.ones(d),
-        weights=weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
+        weights=table_weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
         joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
         edge_precision=jnp.zeros(d), rare_precision=jnp.float32(0) if p.with_rare else None,
         pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs and p.pairs else None)
 
 
-def weights(p: Plan, beside: Array, edges: Array) -> Array:
+def table_weights(p: Plan, beside: Array, edges: Array) -> Array:
     """Returns the weights of the votes of a step that asks for tables, int32 [2 d].
 
     Args:
@@ -74,8 +118,8 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
     noisy = counts[:(p.d + 1) * p.widest].reshape(p.d + 1, p.widest) / p.first_weight / p.records
     cells = noisy[:p.d, :p.grid.widest]
     is_range = jnp.asarray(p.grid.is_range)
-    smooth = pieces.of_steps(cells, is_range, p.first_noise / p.records)
-    fine = tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
+    smooth = of_steps(cells, is_range, p.first_noise / p.records)
+    fine = table_tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
     even = is_range / jnp.maximum(is_range.sum(1, keepdims=True), 1)
     bin_of = fit.parts((1 - EVEN) * fine + EVEN * even, p.bins)
     precision = jnp.float32(p.first_class_weight**2)
@@ -123,15 +167,15 @@ def with_tree(p: Plan, public: Public, scores: Array) -> Public:
     """Returns the state with the heaviest forest of these scores."""
     if p.with_label:  # the class is the root of a tree, and a table beside it an edge
         turned = jnp.roll(jnp.roll(scores, 1, 0), 1, 1)
-        parent, order = (a - 1 for a in tree.spanning(turned))
+        parent, order = (a - 1 for a in table_tree.spanning(turned))
         beside = (parent[1:] == -1).astype(jnp.float32)
         parent, order = jnp.maximum(parent[1:], -1), order[1:]
     else:
-        parent, order = tree.spanning(scores)
+        parent, order = table_tree.spanning(scores)
         beside = jnp.ones(p.d)
     edges = (parent >= 0).astype(jnp.float32)
     return dataclasses.replace(public, parent=parent, order=order, beside=beside,
-                               weights=weights(p, beside, edges))
+                               weights=table_weights(p, beside, edges))
 
 
 def with_joint(fit: Fit, public: Public, counts: Array, weight: Array) -> Public:
@@ -159,3 +203,58 @@ def after_tables(fit: Fit, public: Public, counts: Array) -> Public:
     return dataclasses.replace(
         public, edge=public.edge + edges * weight[p.d:, None, None, None],
         edge_precision=public.edge_precision + weight[p.d:]**2)
+
+
+def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[CountTable, ...]:
+    """Returns the tables that were asked for, and how noisy their counts came.
+
+    Where the class is a column like any other, the model does not say which columns without a
+    parent have a table beside it: they are one row, and the noise of what follows from how many
+    there are is what it is at most. So is that of a column beside the class, of whose rare classes
+    the counts come less noisy; rare classes are in no table of a pair.
+
+    Args:
+        plan: the plan of the run.
+        model: the released arrays, of which `parent` is read.
+        steps: releases that were made.
+    """
+    return tuple(_listed(plan, np.asarray(model["parent"]), plan.kinds[:steps]))
+
+
+def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[CountTable]:
+    """Yields the tables, in the order of the steps."""
+    names = [column.name for column in plan.spec.columns]
+    without = ", without rare classes" if plan.with_rare else ""
+    label = [plan.spec.label.name] if plan.spec.labelled else []
+    unit, sizes = math.sqrt(2 * plan.limit) * plan.sigma, plan.grid.sizes.tolist()
+    if 0 in kinds:
+        for name, size in zip(names, sizes, strict=True):
+            yield CountTable(name, size, 1, unit / plan.first_weight)
+        for name in label:
+            yield CountTable(name, plan.classes, 1, unit / plan.first_class_weight)
+    precision = np.zeros(2 * plan.d)
+    if 1 in kinds:
+        number = len(plan.couples)
+        yield CountTable(f"all {number:,} pairs of columns, coarse{without}", COARSE**2, 1,
+                         unit / plan.weight(plan.pair_share, number))
+        if not plan.with_label:
+            precision[:plan.d] = plan.weight(1 - plan.pair_share, plan.d)**2
+    edges, rounds = parent >= 0, kinds.count(2)
+    beside = ~edges if plan.with_label else np.ones(plan.d, bool)
+    weights = np.asarray(table_weights(
+        plan, jnp.asarray(beside, jnp.float32), jnp.asarray(edges, jnp.float32)), np.float64)
+    precision += rounds * weights**2
+    noise = [unit / math.sqrt(one) if one else math.inf for one in precision]
+    earlier = int(1 in kinds and not plan.with_label)
+    if plan.with_label:
+        if label and rounds and beside.any():
+            yield CountTable(f"{label[0]} beside columns of no parent", plan.classes * plan.bins,
+                             rounds, noise[int(np.argmax(beside))])
+        beside &= False
+    for i in np.flatnonzero(beside & (precision[:plan.d] > 0)):
+        yield CountTable(", ".join([names[i], *label]), plan.classes * min(plan.bins, sizes[i]),
+                         rounds + earlier, noise[i])
+    for i in np.flatnonzero(edges & (precision[plan.d:] > 0)):
+        apart = label if plan.edge_classes > 1 else []
+        yield CountTable(", ".join([names[parent[i]], names[i], *apart]) + without,
+                         plan.edge_classes * plan.groups**2, rounds, noise[plan.d + i])

@@ -20,8 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.ranges import require_decay, require_positive, require_share
+from dpgen_jax.core.config import Runtime, require_decay, require_positive, require_share
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.nets.adam import Adam, descend, moving_average

@@ -15,9 +15,9 @@ import numpy as np
 
 from dpgen_jax.core.errors import UserError, nearest, one_line
 from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec
-from dpgen_jax.release import conditions, files
+from dpgen_jax.release import files, sampling
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished, key_at
-from dpgen_jax.release.standalone import random_bits
+from dpgen_jax.release.standalone import program
 from dpgen_jax.release.standalone.program import run
 
 OPENERS = {".csv": files.csv_file, ".npz": files.npz_file}
@@ -55,14 +55,14 @@ class Generator:
             UserError: As `Sampler`, and for conditions that cannot be met.
         """
         seed = secrets.randbits(31) if seed is None else seed % SEEDS
-        source = Source(functools.partial(self._draw, random_bits.key_of(seed)),
+        source = Source(functools.partial(self._draw, program.key_of(seed)),
                         functools.partial(finished, self.spec), self.prior)
-        return Sampler(source, conditions.parse(where, self.spec), n, labels, seed)
+        return Sampler(source, sampling.parse_conditions(where, self.spec), n, labels, seed)
 
     def _draw(self, key: np.ndarray, start: int, labels: np.ndarray) -> np.ndarray:
         padded = np.zeros(CHUNK, np.int32)
         padded[:len(labels)] = labels
-        made = run(self.program, [*self.arrays, key_at(random_bits.fold_in, key, start), padded])
+        made = run(self.program, [*self.arrays, key_at(program.fold_in, key, start), padded])
         return made[0][:len(labels)]
 
 

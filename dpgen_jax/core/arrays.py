@@ -1,0 +1,273 @@
+"""Arrays of records: checks, rows of mapped files that are read in blocks, and digests.
+
+Rows of arrays that lie in mapped files: they are read some at a time, and not copied as a whole.
+
+A file must stay as it is while it is in use.
+
+Checks of arrays of records, shared by everything that takes them from outside.
+
+Each names the part of the data at fault, such as "train" or "synthetic", and the mend. A message
+may quote a label or a row number, so it is for the data holder only.
+
+Digests of many records as one array of bytes, and their order.
+
+An array has 16 bytes for each of them; as objects of Python they would take six times as much, and
+to sort them would take longer than to compute them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from dpgen_jax.core.errors import UserError
+
+BLOCK = 2**26
+"""Bytes of rows that are read at a time."""
+
+
+class Picked:
+    """Some rows of an array in a file, which are read when they are asked for.
+
+    It has of an array what those need that read it row by row, and `np.asarray` reads all.
+
+    Attributes:
+        base: The array [n, ...].
+        rows: int [m], which of its rows these are, in their order.
+        shape: As of an array of these rows.
+        dtype: Likewise.
+        ndim: Likewise.
+        nbytes: Likewise.
+    """
+
+    def __init__(self, base: np.ndarray, rows: np.ndarray):
+        """Picks rows.
+
+        Args:
+            base: The array [n, ...], which nobody changes.
+            rows: int [m], which of its rows.
+        """
+        self.base, self.rows = base, rows
+        self.shape = (len(rows), *base.shape[1:])
+        self.dtype, self.ndim = base.dtype, base.ndim
+        self.nbytes = len(rows) * base[:1].nbytes
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Reads some rows.
+
+        Args:
+            rows: Which: a number, a slice, or an array of numbers or of bool.
+        """
+        read: np.ndarray = self.base[self.rows[rows]]
+        return read
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Reads all rows into a new array."""
+        return np.asarray(self[:], dtype)
+
+
+def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Returns rows of an array, which stay where they lie.
+
+    Args:
+        array: [n, ...], which nobody changes, or rows that were picked before.
+        rows: bool [n], which of them.
+
+    Returns:
+        A `Picked`, which has of an array what reads it row by row.
+    """
+    base, known = ((array.base, array.rows) if isinstance(array, Picked)
+                   else (array, np.arange(len(array))))
+    return cast(np.ndarray, Picked(base, known[rows]))
+
+
+def readable(array: Any) -> np.ndarray:
+    """Returns an array as NumPy has it; rows that were picked stay in their file."""
+    return cast(np.ndarray, array) if isinstance(array, Picked) else np.asarray(array)
+
+
+def mapping(array: Any) -> mmap.mmap | None:
+    """Returns the mapped file that an array lies in, if it is read only; None for any other.
+
+    Args:
+        array: An array, or rows that were picked.
+    """
+    read_only = False
+    while isinstance(array, np.ndarray | Picked):
+        read_only |= isinstance(array, np.memmap) and array.mode == "r"
+        array = array.base
+    return array if read_only and isinstance(array, mmap.mmap) else None
+
+
+def forget(array: Any) -> None:
+    """Lets go of the memory into which a mapped file was read; what is read again is the same.
+
+    Args:
+        array: Any array; one that lies in no file stays as it is.
+    """
+    lies_in = mapping(array)
+    if lies_in is not None and hasattr(mmap, "MADV_DONTNEED"):
+        lies_in.madvise(mmap.MADV_DONTNEED)
+
+
+def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
+    """Yields the places of rows, as many at a time as `BLOCK` has; what was read is let go of.
+
+    Args:
+        array: [n, ...], or rows that were picked.
+        rows: How many are read in all; by default each once.
+    """
+    step = max(1, BLOCK * len(array) // max(1, array.nbytes))
+    for first in range(0, len(array) if rows is None else rows, step):
+        yield slice(first, first + step)
+        forget(array)
+
+
+def check_images(part: str, x: np.ndarray) -> np.ndarray:
+    """Checks the shape of images.
+
+    Args:
+        part: What an error calls them.
+        x: Images [n, H, W] or [n, H, W, ch].
+
+    Returns:
+        Images [n, H, W, ch] of 1 or 3 channels.
+
+    Raises:
+        UserError: For any other shape.
+    """
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim != 4 or x.shape[3] not in (1, 3):
+        raise UserError(f"{part}: images have shape {x.shape}, expected [n, H, W] or [n, H, W, ch] "
+                        "with 1 or 3 channels")
+    return x
+
+
+def check_labels(part: str, y: np.ndarray, n: int, classes: int | None = None, *,
+                 empty: np.ndarray | None = None) -> None:
+    """Checks labels.
+
+    Args:
+        part: What an error calls them.
+        y: Labels [n], integers.
+        n: The number of records.
+        classes: The number of declared classes; None: any label from 0 on.
+        empty: bool [n], the records that are empty slots, whose labels are not looked at.
+
+    Raises:
+        UserError: For another shape or type, and for a label outside the declared classes.
+    """
+    expected = "integers from 0" if classes is None else f"integers 0..{classes - 1}"
+    if y.shape != (n,):
+        raise UserError(f"{part}: {n} records but labels of shape {y.shape}; one label a record is "
+                        "needed")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise UserError(f"{part}: labels are {y.dtype}, expected {expected}")
+    outside = y < 0 if classes is None else (y < 0) | (y >= classes)
+    rows = np.flatnonzero(outside if empty is None else outside & ~empty)
+    if rows.size:
+        raise UserError(f"{part}: label {y[rows[0]]} in row {rows[0]} is outside the declared "
+                        f"{expected.removeprefix('integers ')}; mend the row or declare more "
+                        "classes")
+
+
+def check_unit_range(part: str, x: np.ndarray, tolerance: float = 0.0) -> None:
+    """Checks that all values are numbers in [0, 1].
+
+    Args:
+        part: What an error calls the records.
+        x: Records [n, ...], float, which are read in blocks where they lie in a mapped file.
+        tolerance: How far beyond 0 and 1 a value may lie.
+
+    Raises:
+        UserError: Naming the first row with another value; NaN is one.
+    """
+    for some in blocks(x):
+        rows = x[some]
+        if not rows.size or (rows.min() >= -tolerance and rows.max() <= 1 + tolerance):
+            continue  # NaN fails both
+        bad = ~((rows >= -tolerance) & (rows <= 1 + tolerance))
+        row = some.start + np.flatnonzero(bad.reshape(len(rows), -1).any(1))[0]
+        raise UserError(f"{part}: row {row} has values outside [0, 1] or NaN; scale images to "
+                        "[0, 1] or store them as uint8, and encode rows with their schema")
+
+
+AT_ONCE = 2**22
+"""Bytes of rows that are copied at once."""
+
+
+def digests_of(messages: Iterable[Any], size: int, *, key: bytes = b"",
+               person: bytes = b"") -> np.ndarray:
+    """Returns the BLAKE2b digests of messages.
+
+    Args:
+        messages: The messages, bytes or alike.
+        size: The bytes of a digest, a multiple of 8.
+        key: The secret key, if there is one.
+        person: What the digests are for, where other ones are of the same messages.
+
+    Returns:
+        uint8 [n, size].
+    """
+    made = b"".join(hashlib.blake2b(message, digest_size=size, key=key, person=person).digest()
+                    for message in messages)
+    return np.frombuffer(made, np.uint8).reshape(-1, size)
+
+
+def digest_rows(*columns: np.ndarray) -> Iterator[memoryview]:
+    """Yields the bytes of each row: those of all its values in their order.
+
+    Args:
+        columns: Arrays [n, ...] of any types, or rows that were picked of such.
+    """
+    n = len(columns[0])
+    step = max(1, AT_ONCE * n // max(1, sum(column.nbytes for column in columns)))
+    for start in range(0, n, step):
+        parts = [np.ascontiguousarray(column[start:start + step]) for column in columns]
+        whole = np.concatenate([part.view(np.uint8).reshape(len(part), -1) for part in parts], 1)
+        content, width = memoryview(whole.tobytes()), whole.shape[1]
+        for i in range(len(whole)):
+            yield content[i * width:(i + 1) * width]
+        for column in columns:
+            forget(column)
+
+
+def order_of_digests(digests: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
+    """Returns the places of digests in the order of their bytes; equal ones keep theirs.
+
+    Args:
+        digests: uint8 [n, m], m a multiple of 8.
+        last: bool [n], which of them lie behind all others, in the same order; None for none.
+
+    Returns:
+        int64 [n].
+    """
+    words = np.ascontiguousarray(digests).view(">u8").T[::-1]
+    return np.lexsort(words if last is None else (*words, last))
+
+
+def counted_before(digests: np.ndarray) -> np.ndarray:
+    """Returns for each digest how many equal ones lie before it.
+
+    Args:
+        digests: uint8 [n, m], m a multiple of 8.
+
+    Returns:
+        int64 [n].
+    """
+    at = order_of_digests(digests)
+    new = np.ones(len(at), bool)
+    new[1:] = (digests[at[1:]] != digests[at[:-1]]).any(1)
+    start = np.flatnonzero(new)
+    result = np.empty(len(at), np.int64)
+    result[at] = np.arange(len(at)) - start[np.cumsum(new) - 1]
+    return result

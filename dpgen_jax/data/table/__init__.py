@@ -1,0 +1,1 @@
+"""Tables: schemas, cells, files, and columns as features."""

@@ -1,0 +1,402 @@
+"""A draft of a table's schema: what is read from the data, and how a schema is written.
+
+A draft of a table's schema: what is read from the data, and how a schema is written.
+
+A draft says of every entry that it was read from private records. An entry that is replaced by the
+word `private` can be bought under differential privacy instead (`run.purchase`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
+from dpgen_jax.data.base import listed, quoted
+from dpgen_jax.data.table import columns, forms, schema
+from dpgen_jax.data.table.columns import IDENTIFIER, NULLS, SPACE, column, distinguishable
+from dpgen_jax.data.table.parsing import Cells
+from dpgen_jax.data.table.schema import ENCODING
+
+MAX_CATEGORIES = 100
+ENOUGH = 50
+"""Values from which the shape of a column of numbers is told."""
+SPIKE, AMONG = 0.1, 20
+"""The share of a value that stands beside a range of as many others, at least."""
+TAIL = 0.02
+"""Below this share of the range lies the median of a heavy tail."""
+DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%m-%Y",
+        "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%m/%d/%y", "%Y-%m")
+HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+FORMATS = [*(("date", day) for day in DAYS if day != "%Y%m%d"),
+           *(("datetime", f"{day}{between}{hour}{zone}") for day in DAYS
+             for between in (" ", "T") for hour in HOURS for zone in ("", "Z")),
+           *(("time", hour) for hour in HOURS),
+           *(("duration", form) for form in ("H:MM:SS", "H:MM"))]
+"""The kinds and formats that are tried, in this order."""
+MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
+"""The marks that are tried: of decimals, and between thousands."""
+
+
+def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = "") -> Json:
+    """Drafts the entries of a column.
+
+    Args:
+        name: Its name.
+        texts: Its cells.
+        is_label: Whether it is the label, which is a category whatever it looks like.
+        dtype: The type in which it came, where it has one (`column_types`).
+
+    Raises:
+        UserError: It has no values, or it is a label with empty cells, or free text.
+    """
+    present = [text for text in texts if text not in NULLS]
+    if not present or (is_label and len(present) < len(texts)):
+        raise UserError(f"column {name} holds empty cells; every row needs its class" if present
+                        else f"column {name} holds no values; remove it from the file")
+    if is_label:
+        if len(set(present)) > MAX_CATEGORIES:
+            raise UserError(f"column {name} holds {len(set(present))} different texts, and a draft "
+                            f"has at most {MAX_CATEGORIES} classes; leave out --label and declare "
+                            f"targets: [{name}] if it is a number to predict, or write its schema")
+        return {"kind": "categorical", "categories": ordered(present)}
+    nullable = {"nullable": "true" if len(present) < len(texts) else "false"}
+    unique = list(dict.fromkeys(present))
+    if dtype.startswith("category") and len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique), **nullable}
+    if _padded(unique):
+        return _numerals(unique, len(unique) == len(present), nullable)
+    values = _values(forms.number, present)
+    if values is not None:
+        made = _shape(values, {})
+        digits = _decimals(unique, ".") if made["kind"] == "continuous" else {}
+        return {**made, **digits, **nullable}
+    if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
+        return {"kind": "boolean", "categories": sorted(unique, key=str.casefold), **nullable}
+    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, present)
+    if formed is not None:
+        return {**formed, **nullable}
+    if len(unique) > MAX_CATEGORIES and len(unique) == len(present) and (
+            pattern := _pattern(unique)):
+        return {"kind": "identifier", "pattern": pattern}
+    return {"kind": "categorical", "categories": _categories(name, unique), **nullable}
+
+
+def _padded(texts: list[str]) -> bool:
+    """Returns whether texts are numerals of one length with zeros in front, such as zip codes."""
+    return (len({len(text) for text in texts}) == 1 < len(texts[0]) and any(
+        text[0] == "0" for text in texts) and all(re.fullmatch("[0-9]+", text) for text in texts))
+
+
+def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> Json:
+    """Returns the entries of numerals, which are identifiers where many all differ."""
+    if len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique), **nullable}
+    if differ:
+        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
+    return {"kind": "codes", "categories": ordered(unique), **nullable}
+
+
+def ordered(texts: Iterable[str]) -> list[str]:
+    """Returns each text once, numbers by their value: 9 before 10."""
+    return sorted(set(texts), key=lambda text: (forms.number(text) or 0.0, text))
+
+
+def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
+    """Returns the kind and bounds of a column of numbers.
+
+    Whole numbers that an integer column cannot tell apart are continuous.
+
+    Args:
+        low: The least value.
+        high: The largest value.
+        whole: Whether all values are whole.
+    """
+    if whole and distinguishable(math.floor(low), math.ceil(high)):
+        return {"kind": "integer", "min": str(math.floor(low)), "max": str(math.ceil(high))}
+    return {"kind": "continuous", "min": repr(float(low)), "max": repr(float(high))}
+
+
+def _categories(name: str, texts: list[str]) -> list[str]:
+    categories = ordered(texts)
+    odd = [text for text in categories if forms.number(text) is None]
+    if len(categories) > MAX_CATEGORIES and 2 * len(odd) < len(categories):
+        raise UserError(f"column {name} holds {len(categories) - len(odd)} different numbers, and "
+                        f"texts that are none: {listed(odd)}; empty these cells, or write its "
+                        "schema, in which they are null (kind: integer or continuous, with "
+                        "nullable: true and odd: null)")
+    if len(categories) > MAX_CATEGORIES:
+        raise UserError(f"column {name} holds {len(categories)} different texts; remove it from "
+                        "the file if it is an identifier or free text, or write its schema "
+                        "(kind: identifier, or codes)")
+    return categories
+
+
+def _values(read: Any, texts: list[str]) -> np.ndarray | None:
+    """Returns the codes of texts, float64 [n]; None where one of them has none."""
+    values = []
+    for text in texts:
+        value = read(text)
+        if value is None:
+            return None
+        values.append(value)
+    return np.array(values, np.float64)
+
+
+def _shape(values: np.ndarray, written: dict[str, str]) -> Json:
+    """Returns kind, bounds, special values and scale of numbers."""
+    special: list[str] = []
+    counts = Counter(values.tolist()) if len(values) >= ENOUGH else Counter()
+    for value, count in counts.most_common(2):
+        if count >= SPIKE * len(values) and len(counts) > AMONG and len(counts) > 2:
+            special.append(f"{value:g}" if float(f"{value:g}") == value else repr(value))
+    rest = values[~np.isin(values, [float(text) for text in special])]
+    low, high = float(rest.min()), float(rest.max())
+    made: Json = drafted_numbers(low, high, bool((values == np.rint(values)).all())) | written
+    if special:
+        made["special"] = special
+    if (len(rest) >= ENOUGH and np.median(rest) - low < TAIL * (high - low)
+            and len(np.unique(rest)) > AMONG):
+        try:
+            column("", made | {"scale": "log"})
+        except UserError:  # whole numbers that a log scale would not keep apart
+            return made
+        made["scale"] = "log"
+    return made
+
+
+def _decimals(texts: list[str], mark: str) -> dict[str, str]:
+    """Returns the number of decimals where all texts have as many, and some end in a zero."""
+    ends = {len(text.rpartition(mark)[2]) if mark in text else 0 for text in texts}
+    zeros = any(mark in text and text.endswith("0") for text in texts)
+    plain = all(re.fullmatch(r"[+-]?[\d.,' ]+", text) for text in texts)
+    return {"decimals": str(*ends)} if len(ends) == 1 and zeros and plain and 0 < max(
+        ends) < 16 else {}
+
+
+def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
+    """Returns the entries of dates and times, by the first format that reads all texts."""
+    ends = {match[0] if (match := re.search(r"(?<=:\d\d)[+-]\d\d:?\d\d$", text)) else ""
+            for text in texts}
+    offset = ends.pop() if len(ends) == 1 else ""
+    for kind, form in FORMATS:
+        if are_durations and kind != "duration":
+            continue
+        if kind == "datetime":
+            form += offset
+        shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
+        read = forms.reader(shaped)
+        if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
+            low, high = forms.texts(shaped, np.array([values.min(), values.max()]))
+            return {"kind": kind, "min": low, "max": high, "format": form}
+    return None
+
+
+def _marked(unique: list[str], texts: list[str]) -> Json | None:
+    """Returns the entries of numbers with a unit, or with other marks."""
+    around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)",
+                          unique[0].replace("\u202f", " ").replace("\u00a0", " "))
+    if around is None or (around[1][-1:].isalpha() and len(unique) == len(texts) > MAX_CATEGORIES):
+        return None  # the latter are identifiers, as id7
+    unit = f"{around[1]}{{}}{around[3]}" if around[1] or around[3] else ""
+    cut = slice(len(around[1]), -len(around[3]) or None)
+    if any(re.match(r"0\d", text.lstrip("+-")[cut]) for text in unique):
+        return None  # numerals with zeros in front, which a number would lose
+    for mark, thousands in MARKS:
+        shaped = Column("", "continuous", unit=unit, marks=mark + thousands)
+        values = _values(forms.reader(shaped), texts)
+        if values is not None:
+            written = {"unit": unit} if unit else {}
+            written |= {"decimal_mark": mark} if mark != "." else {}
+            written |= {"thousands": thousands.replace(" ", SPACE)} if thousands else {}
+            made = _shape(values, written)
+            digits = _decimals([text.lstrip("+-")[cut] for text in unique], mark)
+            return made | (digits if made["kind"] == "continuous" else {})
+    return None
+
+
+def _pattern(texts: list[str]) -> str:
+    """Returns the pattern of identifiers of one shape, or an empty text."""
+    if len({len(text) for text in texts}) > 1:
+        return ""
+    signs = []
+    for letters in zip(*texts, strict=True):
+        options = set(letters)
+        if len(options) == 1 and not letters[0].isdigit():
+            signs.append(letters[0])
+        elif all(letter.isascii() and letter.isdigit() for letter in options):
+            signs.append("#")
+        elif all(letter.isascii() and letter.isupper() for letter in options):
+            signs.append("@")
+        else:
+            return ""
+    return "".join(signs)
+
+
+HEADER = """\
+# The schema of {source}: edit it, then pass it with --schema.
+# Replace an entry by what you know without the data and remove it from read_from_data, or write
+# `private` in its place (min and max together, or categories) and buy it:
+#   python -m dpgen_jax.schema {source} --schema THIS --schema-epsilon E --out NEW"""
+LEAKS = """\
+# KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
+# or with --accept-uncovered it publishes them, and its statement says so."""
+NEARLY_ALL = 0.9
+"""The share of cells that are numbers, from which a text among them is pointed out."""
+READ = "  # read from private data"
+PAID = "  # bought under differential privacy"
+BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
+
+
+def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None = None,
+          types: Mapping[str, str] | None = None) -> Json:
+    """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
+
+    Args:
+        cells: The cells of a CSV file.
+        label: The column of the classes; None for rows without classes.
+        described: Entries of columns that are known without the data.
+        types: The types in which columns came, by name (`column_types`).
+
+    Returns:
+        The document, whose `read_from_data` lists what was read.
+
+    Raises:
+        UserError: Naming the column at fault.
+    """
+    if label is not None and label not in cells.columns:
+        raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
+                        f"{listed(cells.columns)}")
+    if not cells.rows:
+        raise UserError(f"{cells.source}: no rows; at least 1 is needed")
+    known, came = described or {}, types or {}
+    columns = {name: _described(name, texts, name == label, known.get(name, {}), came.get(name, ""))
+               for name, texts in cells.columns.items()}
+    read = [f"{name}.{entry}" for name, made in columns.items() for entry in made
+            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]
+    document = ({} if label is None else {"label": label}) | {
+        "columns": columns, "read_from_data": [*[ENCODING] * cells.rows_told, *read]}
+    if cells.dialect.entries:
+        document = {"file": cells.dialect.entries} | document
+    schema.parse(document, cells.source)
+    for name in columns:
+        if name != label and columns[name]["kind"] == "categorical" and name not in known:
+            _point_out_odd_cells(name, cells)
+    return document
+
+
+def _point_out_odd_cells(name: str, cells: Cells) -> None:
+    """Points out, to the data holder, a text that makes categories of a column of numbers."""
+    texts = cells.columns[name]
+    odd = [i for i, text in enumerate(texts) if text not in NULLS and forms.number(text) is None]
+    numbers = sum(text not in NULLS for text in texts) - len(odd)
+    if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
+        tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
+             f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
+             "are; if it should be none, empty the cell, or declare kind: integer or continuous, "
+             "with nullable: true and odd: null", sys.stderr)
+
+
+def with_durations(names: Iterable[str]) -> TableSpec:
+    """Returns a schema by which the durations of typed cells become texts of the default format.
+
+    Args:
+        names: The columns, whose durations are whole seconds.
+    """
+    form = forms.DEFAULTS["duration"]
+    return TableSpec(tuple(Column(name, "continuous", written="duration", format=form)
+                           for name in names), NO_LABEL, 0)
+
+
+def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
+    """Returns the entries of a column, of which the cells are read for what is not known."""
+    made = _of_cells(name, texts, is_label, known, dtype)
+    return made | _typed(name, made, dtype) if dtype else made
+
+
+def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
+    """Returns such entries but for the type."""
+    if "categories" in known:
+        null = "true" if any(text in NULLS for text in texts) else "false"
+        return {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
+    read = drafted_entries(name, texts, is_label, dtype)
+    if read["kind"] == "continuous" and columns.is_whole_type(dtype):
+        return read | known | {"kind": "continuous"}  # of a range too large for an integer
+    made = read | known
+    if "kind" in known and "decimals" not in known:
+        made.pop("decimals", None)  # of texts that were made of numbers
+    return made
+
+
+def _typed(name: str, made: Json, dtype: str) -> Json:
+    """Returns the entries by which a column comes out in the type in which it came in."""
+    if made["kind"] == IDENTIFIER:
+        return {"dtype": dtype} if dtype == "string" else {}
+    more = {}
+    if made["kind"] == "continuous" and columns.is_whole_type(dtype):
+        more = {"decimals": "0"}  # whole numbers of a range too large for an integer
+    declared = columns.declared_type(column(name, made | more), dtype)
+    return more | {"dtype": declared} if declared else {}
+
+
+def render(document: Json, source: str, remark: str = "") -> str:
+    """Writes a schema as YAML, with a comment beside each entry that comes from the records.
+
+    Args:
+        document: The schema.
+        source: The name of the CSV file that it was drafted from.
+        remark: What stands in front; by default how a draft is finished.
+    """
+    read, purchases = document.get("read_from_data", []), document.get("bought", [])
+    from_data, paid = set(read), {entry for row in purchases for entry in (
+        row["entry"] if isinstance(row["entry"], list) else [row["entry"]])}
+    warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
+    written = [f"  {key}: {_text(value)}{READ * (f'file.{key}' in from_data)}"
+               for key, value in document.get("file", {}).items()]
+    above = "\n".join(f"# {line}" for line in remark.splitlines())
+    lines = [above or HEADER.format(source=source), *warnings,
+             *(["file:", *written] if written else []),
+             *([f"name: {_text(document['name'])}"] if "name" in document else []),
+             *([f"label: {_text(document['label'])}"] if "label" in document else []),
+             *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
+             "columns:"]
+    for name, made in document["columns"].items():
+        whole = f"{name}.kind" in paid
+        lines.append(f"  {_text(name)}:{PAID * whole}")
+        for key, value in made.items():
+            spoken = f"{name}.{schema.TERMS.get(key, key)}"
+            remark = (READ if f"{name}.{key}" in from_data else
+                      PAID if spoken in paid and not whole else "")
+            lines.append(f"    {key}: {_value(value)}{remark}")
+    if document.get("constraints"):
+        lines += ["constraints:", *(f"  - {_quoted(text)}" for text in document["constraints"])]
+    if read:
+        lines += ["read_from_data:", *(f"  - {_text(entry)}" for entry in read)]
+    if purchases:
+        lines += ["bought:", *(f"  - {{{', '.join(f'{k}: {_value(v)}' for k, v in row.items())}}}"
+                               for row in purchases)]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_quoted(text) for text in value)}]"
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    return text if re.fullmatch(r"[+-]?\w[\w.+-]*", text, re.ASCII) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=math.inf).strip()

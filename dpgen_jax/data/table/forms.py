@@ -1,0 +1,381 @@
+"""How the values of a column are written: texts to codes and back, by the declared schema alone.
+
+The code of a date is a number of days since 1970-01-01; of a date with a time, a number of seconds
+since then; of a time, seconds since midnight; of a duration, seconds. Other numbers are themselves,
+whatever stands around them, and a category is its index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import functools
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from dpgen_jax.core.types import Column, UserError
+
+DIGITS = 6  # significant digits of a number that is written
+EPOCH = datetime.datetime(1970, 1, 1)
+DAY = 86_400
+DEFAULTS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%d %H:%M:%S", "time": "%H:%M:%S",
+            "duration": "H:MM:SS"}
+"""The format of each kind of dates and times where none is declared."""
+UNITS = {"H": 3600, "M": 60, "S": 1}
+UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
+"""The fields that strftime writes without a zero in front on some systems only."""
+
+
+def number(text: object) -> float | None:
+    """Returns the finite number that a text is, else None.
+
+    Args:
+        text: A text; anything else is no number.
+    """
+    with contextlib.suppress(ValueError):
+        if isinstance(text, str) and "_" not in text and math.isfinite(value := float(text)):
+            return value
+    return None
+
+
+def is_plain(column: Column) -> bool:
+    """Returns whether the cells of a column of numbers are numbers as Python writes them.
+
+    Args:
+        column: The column.
+    """
+    return (column.written, column.unit, column.marks) == ("plain", "", ".")
+
+
+def reader(column: Column) -> Callable[[str], float | None]:
+    """Returns the function that gives the code of a text, or None for a text that has none.
+
+    Args:
+        column: A column of numbers, dates or times.
+    """
+    if column.written in ("date", "datetime", "time"):
+        return lambda text: _moment(column, text)
+    if column.written == "duration":
+        return lambda text: _duration(column.format, text)
+    return number if is_plain(column) else _marked(column)
+
+
+def what(column: Column) -> str:
+    """Returns what a cell of the column must be, for errors.
+
+    Args:
+        column: A column of numbers, dates or times.
+    """
+    if column.written != "plain":
+        return f"{column.written} of the form {column.format}"
+    if is_plain(column):
+        return "finite number"
+    return f"number of the form {placed(column.unit, written(column, np.array([1234.5]))[0])}"
+
+
+def step(column: Column) -> float | None:
+    """Returns the distance of neighbouring codes; None where it is not declared.
+
+    Args:
+        column: The column.
+    """
+    if column.written == "duration":
+        return float(UNITS[column.format[-1]])
+    if column.written in ("datetime", "time"):
+        sizes = {"%f": 1e-6, "%S": 1.0, "%M": 60.0, "%H": 3600.0, "%-H": 3600.0, "%I": 3600.0}
+        return next((size for mark, size in sizes.items() if mark in column.format), float(DAY))
+    return 10.0**-column.decimals if column.decimals >= 0 else None
+
+
+def ends_of_day(column: Column) -> tuple[float, float]:
+    """Returns the first and last code of a day.
+
+    Args:
+        column: A column of times.
+    """
+    return 0.0, DAY - (step(column) or 0.0)
+
+
+def bounds_texts(column: Column, low: float, high: float) -> list[str]:
+    """Writes bounds of dates and times, moved to the next codes that can be written.
+
+    Args:
+        column: The column; its own bounds do not count.
+        low: The lower bound, any number.
+        high: The upper bound.
+    """
+    size = DAY if column.written == "date" else 1
+    first, last = -719_162 * DAY, 2_932_896 * DAY + DAY - 1  # the years 1 to 9999
+    if column.written == "time":
+        first, last = map(round, ends_of_day(column))
+    elif column.written == "duration":
+        first, last = -10**15, 10**15
+    unit = (step(column) or 1) if column.written != "date" else 1
+    ends = np.array([math.floor(low / unit) * unit, math.ceil(high / unit) * unit], np.float64)
+    return texts(column, np.clip(ends, first / size, last / size))
+
+
+def texts(column: Column, codes: np.ndarray) -> list[str]:
+    """Writes codes as texts, null as an empty one; `parsing.parse` reads them back.
+
+    Args:
+        column: The column.
+        codes: float64 [n].
+    """
+    null = np.isnan(codes)
+    values = np.where(null, column.special[0] if column.special else column.low, codes)
+    if column.categories:
+        names = [column.categories[int(value)] for value in values.tolist()]
+    elif column.written == "plain":
+        names = [placed(column.unit, text) for text in written(column, values)]
+    else:
+        known = {value: _timed(column, value) for value in np.unique(values).tolist()}
+        names = [known[value] for value in values.tolist()]
+    return ["" if missing else name for missing, name in zip(null, names, strict=True)]
+
+
+def rounded(column: Column, values: np.ndarray) -> np.ndarray:
+    """Rounds numbers to the digits that are written, within their bounds.
+
+    Args:
+        column: A column of numbers; dates and times stay as they are.
+        values: float64 [n]; null stays null.
+    """
+    if column.written != "plain":
+        return values
+    near = (np.round(values, column.decimals) if column.decimals >= 0 else
+            np.array([float(f"{value:.{DIGITS}g}") for value in values.tolist()]))
+    near = np.clip(near, column.low, column.high) + 0.0  # no negative zero
+    return np.where(np.isin(values, column.special), values, near) if column.special else near
+
+
+def written(column: Column, values: np.ndarray) -> list[str]:
+    """Writes numbers with the declared digits and marks, without the unit.
+
+    Args:
+        column: A column of numbers.
+        values: float64 [n], none of them null.
+    """
+    comma = "," if len(column.marks) > 1 else ""
+    if column.kind == "integer":
+        plain = [f"{value:{comma}d}" for value in np.rint(values).astype(np.int64).tolist()]
+    else:
+        form = comma + (f".{column.decimals}f" if column.decimals >= 0 else "")
+        near = rounded(column, values).tolist()
+        plain = [format(value, form) for value in near] if form else [repr(v) for v in near]
+    if column.marks == ".":
+        return plain
+    table = str.maketrans({".": column.marks[0], ",": column.marks[1:]})
+    return [text.translate(table) for text in plain]
+
+
+def placed(unit: str, text: str) -> str:
+    """Puts a number into its unit, with the sign in front of all.
+
+    Args:
+        unit: The text around a number, with {} in its place; or an empty one.
+        text: The number, as it is written without the unit.
+    """
+    if not unit:
+        return text
+    return "-" * text.startswith("-") + unit.replace("{}", text.removeprefix("-"))
+
+
+def _marked(column: Column) -> Callable[[str], float | None]:
+    """Returns the reader of numbers with a unit, or with other marks."""
+    mark, comma = re.escape(column.marks[0]), re.escape(column.marks[1:])
+    hard = str.maketrans("\u00a0\u202f", "  ")
+    before, _, after = column.unit.translate(hard).partition("{}")
+    whole = rf"\d{{1,3}}(?:{comma}\d{{3}})+|\d+" if comma else r"\d+"
+    form = re.compile(
+        rf"([+-]?)\s*{re.escape(before.strip())}\s*([+-]?)((?:{whole})?(?:{mark}\d*)?"
+        rf"(?:[eE][+-]?\d+)?)\s*{re.escape(after.strip())}", re.ASCII)
+
+    def read(text: str) -> float | None:
+        match = form.fullmatch(text.translate(hard))
+        if match is None or (match[1] and match[2]):
+            return None
+        digits = match[3].replace(column.marks[1:] or "\0", "").replace(column.marks[0], ".")
+        return number(match[1] + match[2] + digits)
+
+    return read
+
+
+def _moment(column: Column, text: str) -> float | None:
+    """Returns the code of a date, of a date with a time, or of a time."""
+    form = column.format
+    for mark in UNPADDED:
+        form = form.replace(mark, mark.replace("-", ""))
+    try:
+        moment = datetime.datetime.strptime(text, form)
+    except ValueError:
+        return None
+    if column.written == "time":
+        moment = EPOCH.replace(hour=moment.hour, minute=moment.minute, second=moment.second,
+                               microsecond=moment.microsecond)
+    passed = moment - EPOCH
+    return float(passed.days) if column.written == "date" else passed.total_seconds()
+
+
+def _duration(form: str, text: str) -> float | None:
+    """Returns the seconds of a duration such as 12:05, by a form such as H:MM."""
+    parts = form.split(":")
+    match = re.fullmatch("(-?)" + ":".join([r"(\d+)", r"([0-5]\d)", r"([0-5]\d)"][:len(parts)]),
+                         text, re.ASCII)
+    if match is None or len(text) > 18:  # more digits than a float64 keeps
+        return None
+    seconds = sum(int(digits) * UNITS[part[0]]
+                  for part, digits in zip(parts, match.groups()[1:], strict=True))
+    return float(-seconds if match[1] else seconds)
+
+
+def _timed(column: Column, code: float) -> str:
+    """Writes the code of a date, a time or a duration."""
+    if column.written == "duration":
+        return _clock(column.format, round(code))
+    days = code if column.written == "date" else 0.0
+    moment = EPOCH + datetime.timedelta(days=days, microseconds=round((code - days) * 1e6))
+    form = column.format
+    for mark, field in UNPADDED.items():
+        form = form.replace(mark, str(getattr(moment, field)))
+    return moment.strftime(form.replace("%Y", f"{moment.year:04d}"))
+
+
+def _clock(form: str, seconds: int) -> str:
+    """Writes a duration such as 12:05, by a form such as H:MM."""
+    left, parts = abs(seconds), []
+    for part in form.split(":"):
+        count, left = divmod(left, UNITS[part[0]])
+        parts.append(f"{count:0{len(part)}d}")
+    return "-" * (seconds < 0) + ":".join(parts)
+
+
+EXACT = 2**53
+"""The whole number up to which a float of 64 bits holds all of them."""
+
+
+def python_reader(column: Column | None, exact: float = EXACT) -> Callable[[object], str]:
+    """Returns `text` for the values of a typed column, in whose rows the types may be inferred.
+
+    What infers types looks at all rows: the cells 001 and 1.0 are numbers in one table, and texts
+    in another one that differs in one record. So a cell is here of the category that is the same
+    number or truth value, whether it is a text or not; and where types have lost what tells
+    values apart, it is refused.
+
+    Args:
+        column: The column; None for one of which the texts tell rows apart, as identifiers do.
+        exact: The whole number from which on its floats do not hold all of them.
+
+    Returns:
+        A function from a value, null as an empty text, to its text. It raises a UserError on a
+        value that may be of several texts, without the name of the cell.
+    """
+    names = column.categories if column else ()
+    alike = _alike(names)
+    if column and column.written == "boolean":
+        alike = {"False": (names[0],), "True": (names[1],)} | alike
+
+    @functools.cache
+    def category(found: str, is_text: bool) -> str:
+        same = alike.get(_same(found), ())
+        if is_text and found in same:
+            return found
+        if len(same) > 1 and not is_text:
+            raise UserError(f"{found} may be any of the categories {', '.join(same)}")
+        return same[0] if len(same) == 1 else found
+
+    def read(value: object) -> str:
+        value = value.item() if isinstance(value, np.generic) else value
+        found = python_text(value, column)
+        if isinstance(value, float) and (names or column is None) and (
+                value.is_integer() and abs(value) >= exact):
+            raise UserError(f"{value:.0f} may be another whole number, which a float does not hold")
+        if names:
+            if isinstance(value, datetime.date | datetime.time | datetime.timedelta) and (
+                    found not in alike):
+                raise UserError(f"{found!r} is of a type of dates and times, and the categories "
+                                "are texts")
+            return category(found, isinstance(value, str | bytes))
+        if column and not isinstance(value, str):
+            _require_kept(value, found, column)
+        return found
+
+    return read
+
+
+@functools.lru_cache(1000)
+def _alike(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Returns the categories by the number or truth value that they are, other texts by itself."""
+    alike: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        alike[_same(name)] = (*alike.get(_same(name), ()), name)
+    return alike
+
+
+def _require_kept(value: object, found: str, column: Column) -> None:
+    """Refuses a number whose text may have had other digits or marks than a number holds."""
+    if column.written in ("date", "datetime", "time") and isinstance(value, int | float):
+        code = reader(column)(found)
+        if code is not None and texts(column, np.array([code])) != [found]:
+            raise UserError(f"{found} may lack zeros in front, which a number does not hold")
+    if isinstance(value, float) and not (column.unit or column.dtype) and column.marks[1:] == ".":
+        raise UserError(f"{value!r} may have had a point between thousands (where it had none, "
+                        "declare dtype: float64 for the column)")
+
+
+def _same(text: str) -> str:
+    """Returns the text of the number or truth value that a text is; of other texts themselves."""
+    if text.casefold() in ("true", "false"):
+        return text.capitalize()
+    value = number(text)
+    if value is None:
+        infinite = re.fullmatch(r"[+-]?inf(inity)?", text, re.IGNORECASE)
+        return str(float(text)) if infinite else text
+    if value.is_integer() and abs(value) < EXACT:
+        return str(int(value))
+    exact = decimal.Decimal(text)
+    return str(int(exact)) if exact == exact.to_integral_value() else str(value)
+
+
+def python_text(value: object, column: Column | None) -> str:
+    """Returns the text of a value that is not null.
+
+    Args:
+        value: A value of a frame, of a Parquet file, or of a condition. A number is a number,
+            whatever unit and marks the texts of its column have; a text is taken as it is.
+        column: Its column, by which dates and booleans become texts; None for texts as of Python.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():  # of integers where there is a null
+        value = int(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    if column is None or isinstance(value, str):
+        return str(value).strip()
+    if isinstance(value, bool) and column.written == "boolean":
+        return column.categories[value]
+    if isinstance(value, int | float | decimal.Decimal) and not column.categories:
+        return placed(column.unit, str(value).replace(".", column.marks[0]))
+    code = None if column.written == "plain" else _code(value, column)
+    return str(value).strip() if code is None else texts(column, np.array([code]))[0]
+
+
+def _code(value: object, column: Column) -> float | None:
+    """Returns the code of a date or time of Python's or pandas' types; None for anything else."""
+    if isinstance(value, datetime.timedelta) and column.written == "duration":
+        return value.total_seconds()
+    if isinstance(value, datetime.time) and column.written == "time" and value.tzinfo is None:
+        value = datetime.datetime.combine(EPOCH, value)
+    elif isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        value = datetime.datetime.combine(value, datetime.time())
+    if not isinstance(value, datetime.datetime) or value.tzinfo is not None:
+        return None
+    seconds = (value - EPOCH).total_seconds()
+    if column.written == "date":
+        return seconds // DAY
+    return seconds if column.written in ("datetime", "time") else None

@@ -1,0 +1,450 @@
+"""Typed tables: pandas frames and Parquet files, and the draft of a schema for a frame."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpgen_jax.core import files
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data.base import Dataset
+from dpgen_jax.data.table import constraints, draft, forms, tables
+from dpgen_jax.data.table.columns import (
+    PLAIN,
+    TEXTS,
+    TICKS,
+    WHOLE,
+    WITHOUT_NULLS,
+    default_type,
+    numbers_of,
+    type_choices,
+)
+from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
+from dpgen_jax.data.table.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def series(column: Column, codes: np.ndarray) -> Any:
+    """Returns the codes of a column as what pandas makes a column of.
+
+    Args:
+        column: The column.
+        codes: float64 [n]; NaN is null.
+    """
+    import pandas as pd
+
+    dtype, null = column.dtype or default_type(column), np.isnan(codes)
+    if dtype.startswith("category"):
+        return pd.Categorical.from_codes(
+            np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
+            ordered=column.kind == "ordinal" and column.written != "codes")
+    if dtype in TEXTS:
+        return strings([text or None for text in forms.texts(column, codes)], dtype)
+    if dtype in ("date", "time"):
+        return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
+            null, _python_moments(column, codes), strict=True)], dtype=object)
+    if dtype.startswith(("datetime64", "timedelta64")):
+        return pd.Series(_ticks(column, codes, dtype)).mask(null)
+    made = pd.Series(_values(column, codes, PLAIN.get(dtype, dtype)))
+    return made.astype(dtype).mask(null) if dtype in PLAIN else made
+
+
+def strings(texts: Sequence[str | None], dtype: str) -> Any:
+    """Returns texts as what pandas makes a column of.
+
+    Args:
+        texts: The texts; None is null.
+        dtype: `str`, `string`, or a whole number that the texts are written as.
+    """
+    import pandas as pd
+
+    if dtype in WHOLE:
+        return np.array([int(text or 0) for text in texts], dtype)
+    plain = pd.Series(["a"]).dtype  # object of pandas 2, and str of pandas 3
+    return pd.Series(texts, dtype="string" if dtype == "string" else plain)
+
+
+def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns numbers or truth values; of a null that the type lacks, any."""
+    null = np.isnan(codes)
+    whole = dtype in WITHOUT_NULLS
+    if column.categories:
+        made = type_choices(column, dtype)[np.where(null, 0, codes).astype(np.int64)]
+        return made if whole else np.where(null, np.nan, made).astype(dtype)
+    if whole:
+        return np.rint(np.where(null, 0, codes)).astype(dtype)
+    exact = forms.rounded(column, codes) if column.kind == "continuous" else codes
+    made = exact.astype(dtype)
+    # A number is rounded to the next of its type, which lies within the bounds.
+    found = made.astype(np.float64)
+    above, below = (found > column.high) & (exact <= column.high), (found < column.low) & (
+        exact >= column.low)
+    return np.where(above, np.nextafter(made, made.dtype.type(-np.inf)), np.where(
+        below, np.nextafter(made, made.dtype.type(np.inf)), made))
+
+
+def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns dates, times and durations in the parts of a second of their type."""
+    part = dtype[dtype.index("[") + 1:-1]
+    size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
+    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
+    ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
+    return ticks.astype(dtype)
+
+
+def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
+    """Returns dates, or the times of a day, as moments of Python; null as any."""
+    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
+    return [forms.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
+            for second in seconds.tolist()]
+
+
+def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = None) -> Dataset:
+    """Loads a pandas frame. NaN, None, NaT and NA are null.
+
+    Args:
+        frame: A frame with exactly the columns of the schema, in any order. Dates may be texts in
+            the declared format, or of pandas' types; booleans likewise.
+        schema: The schema.
+        test: The held-out part, alike; or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `tables.csv`, with the row of the frame.
+    """
+    spec = schema.spec
+    held_out = None if test is None else [coded(schema, cells_of_frame("test frame", test, spec))]
+    data = tables.table("frame", schema, [coded(schema, cells_of_frame("frame", frame, spec))],
+                        held_out)
+    return dataclasses.replace(data, content=content_of_frame(frame))
+
+
+def content_of_frame(frame: pd.DataFrame) -> str:
+    """Returns a digest of a frame, whatever its schema. It is as private as the rows.
+
+    Args:
+        frame: A frame whose columns each have a name of their own.
+    """
+    import pandas as pd
+
+    digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
+    for i in range(frame.shape[1]):
+        column = frame.iloc[:, i]
+        cells = column.map(repr) if column.dtype == object else column
+        digest.update(pd.util.hash_pandas_object(cells, index=False).to_numpy().tobytes())
+    return digest.hexdigest()
+
+
+def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, first: int = 0,
+                   is_draft: bool = False) -> Cells:
+    """Returns the cells of a frame, each by its own value (`forms.python_reader`).
+
+    Args:
+        source: Its name, for errors.
+        frame: The frame.
+        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
+        first: The number of its first row.
+        is_draft: Whether a schema is drafted of it, of which not all columns are known.
+
+    Raises:
+        UserError: It is no frame, or has two columns of one name; values have lost what tells them
+            apart; without a schema, times of a zone.
+    """
+    if not all(hasattr(frame, name) for name in ("columns", "isna")):
+        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
+    names = each_once(source, [str(name).strip() for name in frame.columns])
+    rows = [f"row {first + i}" for i in range(len(frame))]
+    declared = {column.name: column for column in spec.all_columns} if spec else {}
+    columns = {}
+    for i, name in enumerate(names):
+        if name not in declared and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
+            raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
+                            "make its times those of UTC without one, as .dt.tz_convert(None) does")
+        columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
+    return Cells(source, columns, rows)
+
+
+def _texts(source: str, name: str, series: pd.Series, column: Column | None, rows: list[str],
+           is_draft: bool) -> list[str]:
+    """Returns the cells of a column."""
+    values = series.astype(object).where(series.notna(), "").tolist()
+    kind = getattr(series.dtype, "numpy_dtype", series.dtype)
+    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
+    if is_draft and any(isinstance(value, float) and not (
+            value.is_integer() and abs(value) < 2**64) for value in values):
+        exact = np.inf  # measured values, whose last digits tell nothing apart
+    read, texts = forms.python_reader(column, exact), []
+    try:
+        for value in values:
+            texts.append(read(value))
+    except UserError as error:
+        raise UserError(f"{source}, {rows[len(texts)]}, column {name}: {error}; read it by "
+                        f"pandas.read_csv(..., dtype={{{name!r}: 'string'}}), or as 'Int64' where "
+                        "these are numbers, or give the file itself") from error
+    return texts
+
+
+def require_one_type(frame: pd.DataFrame, column: str) -> None:
+    """Refuses subjects of which some are numbers and some texts: one may be in two of them.
+
+    pandas infers types of some rows of a long file at a time.
+
+    Args:
+        frame: The frame.
+        column: The column of the subjects.
+
+    Raises:
+        UserError: They are of several types.
+    """
+    for i, name in enumerate(frame.columns):
+        if str(name).strip() == column and len(set(
+                frame.iloc[:, i].dropna().map(lambda value: isinstance(value, str)))) > 1:
+            raise UserError(f"frame, column {column}: some units are texts and some are none, so "
+                            "that one may be there as both, as 7 and 007; read it by "
+                            f"pandas.read_csv(..., dtype={{{column!r}: 'string'}})")
+
+
+def of_seconds(series: pd.Series) -> bool:
+    """Returns whether all durations of a column are whole seconds, as a schema has them.
+
+    Args:
+        series: A column of pandas' or Python's durations.
+    """
+    import pandas as pd
+
+    rest = pd.to_timedelta(series.dropna()) % pd.Timedelta(1, "s")
+    return bool((rest == pd.Timedelta(0)).all())
+
+
+def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
+    """Makes a pandas frame of codes.
+
+    A column is of the type that its schema declares as `dtype`. Without one numbers are float64
+    and int64 (Int64 if nullable), categories pandas' own, booleans bool (boolean if nullable),
+    dates datetime64, durations timedelta64; texts are times, numbers with a unit, and identifiers.
+    Synthetic rows come from `constraints.finished`.
+
+    Args:
+        spec: The schema.
+        codes: float64 [n, columns].
+        y: Classes int [n].
+        first: How many rows of the table were made before, which identifiers tell apart.
+
+    Raises:
+        UserError: pandas is not installed, or a pattern has too few identifiers.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
+    data: list[tuple[str, Any]] = [(column.name, series(column, values))
+                                   for column, values in constraints.in_order(spec, codes, y)]
+    for identifier in spec.identifiers:
+        data.insert(identifier.position, (identifier.name, strings(
+            constraints.written_identifiers(identifier, first, len(y)), identifier.dtype)))
+    return pd.DataFrame(dict(data))
+
+
+OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timedelta64[us]"}
+"""Types of columns of objects, by what pandas infers of their values."""
+
+
+def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declared: bool = False
+                 ) -> Json:
+    """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
+
+    What it says of the columns is read from the rows, and no epsilon covers it: `read_from_data`
+    lists these entries, and `fit` refuses them until they are declared from what is known without
+    the rows and taken off that list, or `accept_uncovered` says that they may be published.
+
+    Args:
+        frame: The frame.
+        label: The column of the classes; None for rows without classes.
+        types_declared: Whether the types of pandas count as declared: the `dtype` of each column
+            but those of objects, the kind of a whole number and of a truth value, and a Categorical
+            with all its categories. That is right only where they were chosen without a look at the
+            rows: pandas itself infers types from them.
+
+    Returns:
+        The document of the schema.
+
+    Raises:
+        UserError: It is no frame, or naming the column at fault.
+    """
+    types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
+    durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
+                 and name != label and of_seconds(frame.iloc[:, i])]
+    cells = cells_of_frame("frame", frame, draft.with_durations(durations), is_draft=True)
+    known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
+             for i, name in enumerate(frame.columns)} if types_declared else {}
+    made = draft.draft(cells, label, known, types)
+    of_types = {f"{str(name).strip()}.dtype" for name, dtype in zip(
+        frame.columns, frame.dtypes, strict=True) if types_declared and str(dtype) != "object"}
+    made["read_from_data"] = [entry for entry in made["read_from_data"] if entry not in of_types]
+    read = made["read_from_data"]
+    counted = "" if types_declared else (
+        "; the types of pandas are not counted as declared: if they were chosen without the rows, "
+        "say types_declared=True")
+    if read:
+        tell(f"note: {len(read)} entries of this draft were read from the rows, and no epsilon "
+             "covers them: declare them, and take them off read_from_data" + counted, sys.stderr)
+    return made
+
+
+def _type(series: pd.Series) -> str:
+    """Returns the name of a column's type, as `column_types` has it; of objects by their values."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        values = series.cat.categories
+        return "category" if values.dtype.kind not in "biuf" else f"category[{values.dtype}]"
+    if series.dtype == object:
+        return OBJECTS.get(pd.api.types.infer_dtype(series), "")
+    return str(series.dtype)
+
+
+def _known(series: pd.Series, is_label: bool) -> Json:
+    """Returns the entries of a column that its type declares."""
+    import pandas as pd
+
+    kind = series.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
+                "categories": [forms.python_text(category, None) for category in kind.categories]}
+    if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
+        return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
+            "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
+    if kind.kind not in "iu" or is_label:
+        return {}
+    return {"kind": "integer"} | ({} if hasattr(kind, "na_value") else {"nullable": "false"})
+
+
+ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "string": "str",
+         "large_string": "str", "date32": "date", "date64": "date", "time32": "time",
+         "time64": "time"}
+"""Types by Arrow's names, where they have other names."""
+
+
+def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dataset:
+    """Loads a Parquet file. Nulls and NaN are null; dates may be texts in the declared format too.
+
+    Args:
+        path_text: The file, with exactly the columns of the schema, in any order.
+        schema: The schema.
+        test_path: The file of the held-out part, alike; or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `tables.csv`, with the row of the file, from 0.
+    """
+    return tables.of_files(path_text, schema, test_path,
+                           lambda path: parquet_blocks(path, schema.spec))
+
+
+def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
+    """Reads all cells of a Parquet file into memory, for a draft of its schema.
+
+    Args:
+        path: The file.
+        spec: As of `blocks`.
+
+    Raises:
+        UserError: As `blocks`, and for cells that would take more memory than is allowed.
+    """
+    parts, count = [], 0
+    for part in parquet_blocks(path, spec, is_draft=True):
+        count += len(part.rows) * len(part.columns)
+        files.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
+        parts.append(part)
+    return joined(parts)
+
+
+def parquet_types(path: Path) -> dict[str, str]:
+    """Returns the types of a Parquet file's columns by name, as `column_types` names them.
+
+    They are facts of the file, and as private as it is. One that has no such name is left out.
+
+    Args:
+        path: The file, which `read` reads.
+    """
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(path)
+    named = {name.strip(): _arrow_type(str(kind)) for name, kind in zip(
+        schema.names, schema.types, strict=True)}
+    return {name: kind for name, kind in named.items() if kind}
+
+
+def parquet_durations(path: Path) -> list[str]:
+    """Returns the columns of a Parquet file whose values are durations of whole seconds.
+
+    Args:
+        path: The file, which `read` reads.
+    """
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(path)
+    return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
+            if _arrow_type(str(kind)).startswith("timedelta64") and of_seconds(
+                pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
+
+
+def _arrow_type(arrow: str) -> str:
+    """Returns the type of a column by Arrow's name of it, or an empty text."""
+    base, _, rest = arrow.partition("[")
+    if base in ("timestamp", "duration"):
+        unit = rest.rstrip("]").partition(",")[0]
+        return f"{'datetime64' if base == 'timestamp' else 'timedelta64'}[{unit}]"
+    if arrow.startswith("dictionary<values=string"):
+        return "category"
+    return ARROW.get(base, base)
+
+
+def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -> Iterator[Cells]:
+    """Yields the cells of a Parquet file, some rows at a time; of one without rows an empty block.
+
+    Args:
+        path: The file.
+        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
+        is_draft: As of `cells_of_frame`.
+
+    Yields:
+        The cells of the next rows.
+
+    Raises:
+        UserError: The file cannot be read, or a package that reads it is missing.
+    """
+    files.require_parquet()
+    import pyarrow
+    import pyarrow.parquet
+
+    files.require_regular(path)
+    first = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            rows = max(1, BLOCK_CELLS // max(1, len(file.schema_arrow.names)))
+            batches = (file.iter_batches(rows) if file.metadata.num_rows
+                       else [file.schema_arrow.empty_table()])
+            for batch in batches:
+                frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
+                yield cells_of_frame(str(path), frame, spec, first, is_draft)
+                first += len(frame)
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be read as Parquet ({reason}); write it again") from error

@@ -1,0 +1,549 @@
+"""Cells of text to the codes of a table, by its schema, and the cells of CSV files.
+
+CSV files as text: in blocks of rows, of which one is in memory, or as a whole.
+
+No byte of a row changes how another row is read: each line is decoded by itself, and is a row by
+itself unless `Dialect.multiline` says otherwise. What does not fit is an error of its line.
+
+Python's `csv` reads them, and not pyarrow, whose reader tells of a row no line, which errors name
+here, and takes a quote in the middle of a cell as it is, which is an error here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv as files
+import dataclasses
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+
+from dpgen_jax.core import files as core_files
+from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.types import EMPTY, Column, UserError
+from dpgen_jax.data.base import listed, quoted
+from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table.columns import NULLS, tamed
+from dpgen_jax.data.table.schema import (
+    DEFAULT_DIALECT,
+    LONGEST_LINE,
+    SEPARATORS,
+    WESTERN,
+    WIDE_ENDS,
+    Dialect,
+    Schema,
+    detected,
+    dialect_fault,
+    dialect_of_header,
+    of_lines,
+)
+
+ODD = "cells that have no value of their column are read as its `odd`"
+CLIPPED = "values outside the declared bounds were clipped"
+OTHER = "texts outside the declared categories count as `other`"
+BROKEN = "rows break the constraint"
+DECLARE_NULL = "declare nullable: true"
+LONGEST_NAME = 500
+"""The letters of a column's name, at most: a key of YAML has 1,024 with its escapes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """A table as text.
+
+    Attributes:
+        source: The name of the table, for errors.
+        columns: The stripped cells of each column, by its name.
+        rows: The names of the rows, for errors.
+        dialect: How its file is written.
+        rows_told: Whether its encoding was told by rows, which are private, and not by its header.
+    """
+
+    source: str
+    columns: dict[str, list[str]]
+    rows: Sequence[str]
+    dialect: Dialect = DEFAULT_DIALECT
+    rows_told: bool = False
+
+
+def joined(parts: Sequence[Cells]) -> Cells:
+    """Returns blocks of rows of one table as a whole.
+
+    Args:
+        parts: The blocks, of which there is one at least.
+    """
+    columns = {name: [cell for part in parts for cell in part.columns[name]]
+               for name in parts[0].columns}
+    return dataclasses.replace(parts[0], columns=columns,
+                               rows=[row for part in parts for row in part.rows])
+
+
+@dataclasses.dataclass(frozen=True)
+class Coded:
+    """Rows as numbers.
+
+    Attributes:
+        codes: float64 [n, columns], numbers as they are in the file (`encode` clips them).
+        y: Classes int32 [n]; `EMPTY` of a row that is left out for its label.
+        source: The name of the table.
+        changes: How many cells or rows are changed or odd, by what is to be said of them and the
+            column or constraint; for the data holder alone.
+    """
+
+    codes: np.ndarray
+    y: np.ndarray
+    source: str = ""
+    changes: Mapping[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+
+
+def coded(schema: Schema, cells: Cells) -> Coded:
+    """Returns the codes of the declared columns, in the schema's order.
+
+    Args:
+        schema: The schema of the table.
+        cells: The table, or a block of its rows.
+
+    Raises:
+        UserError: Naming the row and the column; it may quote the cell.
+    """
+    spec = schema.spec
+    columns = spec.all_columns
+    _check_names(cells, [*(column.name for column in columns),
+                         *(identifier.name for identifier in spec.identifiers)])
+    if not cells.rows:
+        raise UserError(f"{cells.source}: no rows; at least 1 is needed")
+    texts, odd, unlabelled = tamed(spec, schema.odd, schema.others, cells.columns)
+    cells = dataclasses.replace(cells, columns=texts)
+    changes = {(ODD, name): count for name, count in odd.items()}
+    codes = []
+    for column in columns:
+        try:
+            values = parse(column, cells, schema.others.get(column.name))
+        except UserError as error:
+            if column != spec.label:
+                raise
+            # A label takes no null, so that another mend is right.
+            raise UserError(str(error).replace(DECLARE_NULL, "write odd: null at the label, by "
+                                               "which such rows are left out")) from error
+        if not column.categories:
+            outside = (values < column.low) | (values > column.high)
+            changes[CLIPPED, column.name] = int((outside & ~np.isin(values, column.special)).sum())
+        elif column.name in schema.others:
+            declared = set(column.categories)
+            changes[OTHER, column.name] = sum(
+                cell not in declared for cell in cells.columns[column.name])
+        codes.append(values)
+    y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
+    y = np.where(unlabelled, np.int32(EMPTY), y)
+    table = np.column_stack([*codes, y])
+    for text, rule in zip(spec.constraints, constraints.read_rules(spec), strict=True):
+        changes[BROKEN, text] = int(rule.broken(table).sum())
+    return Coded(np.stack(codes, 1), y, cells.source, changes)
+
+
+def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Column | None,
+                  y: np.ndarray) -> tuple[str, ...]:
+    """Returns lines on what is changed in a table, for the data holder alone.
+
+    Args:
+        source: The name of the table.
+        changes: As `Coded` has them, of all its rows.
+        label: The column of the classes, or None.
+        y: Classes int32 [n] of all its rows.
+    """
+    notes = [_counted(changes, what) for what in (ODD, CLIPPED, OTHER)]
+    notes += [] if label is None else _absent(label, y)
+    notes += [f"{count} {BROKEN} {text}" for (what, text), count in changes.items()
+              if what == BROKEN and count]
+    return tuple(f"{source}: {note}" for note in notes if note)
+
+
+def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
+    """Returns the codes of one column.
+
+    Args:
+        column: The column, as it is declared.
+        cells: The table.
+        other: The category of undeclared texts; None if they are an error.
+
+    Returns:
+        float64 [n], NaN for null.
+
+    Raises:
+        UserError: As `coded`.
+    """
+    texts = cells.columns[column.name]
+    if column.categories:
+        index = {text: code for code, text in enumerate(column.categories)}
+        if column.written == "boolean":
+            index = {text.casefold(): code for text, code in index.items()}
+            texts = [text if column.nullable and text in NULLS else text.casefold()
+                     for text in texts]
+        values = np.array([index.get(text, -1) for text in texts], np.float64)
+        for i in np.flatnonzero(values < 0).tolist():
+            values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
+        return values
+    if not forms.is_plain(column):
+        return _whole(column, _formed(column, cells), cells)
+    with contextlib.suppress(ValueError):
+        values = np.array(texts, np.float64)
+        if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
+            return _whole(column, values, cells)
+    values = np.array([_number(column, text, partial(_at, cells, column, i))
+                       for i, text in enumerate(texts)], np.float64)
+    return _whole(column, values, cells)
+
+
+def _at(cells: Cells, column: Column, i: int) -> str:
+    """Returns the name of a cell, for errors."""
+    return f"{cells.source}, {cells.rows[i]}, column {column.name}"
+
+
+def _formed(column: Column, cells: Cells) -> np.ndarray:
+    """Returns the codes of dates, times, and numbers with a unit; each text is read once."""
+    texts, read = cells.columns[column.name], forms.reader(column)
+    known = {text: None if text in NULLS else read(text) for text in dict.fromkeys(texts)}
+    values = [known[text] for text in texts]
+    return np.array([_number(column, texts[i], partial(_at, cells, column, i))
+                     if value is None else value for i, value in enumerate(values)], np.float64)
+
+
+def _number(column: Column, text: str, at: Callable[[], str]) -> float:
+    """Returns the code of a cell of numbers."""
+    value = forms.number(text) if forms.is_plain(column) else None
+    if value is not None:
+        return value
+    if text not in NULLS:
+        raise UserError(f"{at()}: {quoted(text)} is no {forms.what(column)}; mend the "
+                        f"cell{'' if forms.is_plain(column) else ', or declare another format'}")
+    return _null(column, text, at)
+
+
+def _category(column: Column, index: dict[str, int], text: str, other: str | None,
+              at: Callable[[], str]) -> float:
+    """Returns the code of a cell that is no declared category."""
+    if text in NULLS:
+        return _null(column, text, at)
+    if other is None:
+        raise UserError(f"{at()}: {quoted(text)} is no declared category"
+                        f"{nearest(text, index)}; mend the cell or declare it")
+    return index[other]
+
+
+def _null(column: Column, text: str, at: Callable[[], str]) -> float:
+    """Returns the code of null, which the column must allow."""
+    if not column.nullable:
+        what = f"null ({text!r})" if text else "an empty cell"
+        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or "
+                        f"{DECLARE_NULL}")
+    return np.nan
+
+
+def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
+    """Checks that an integer column has whole numbers."""
+    if column.kind == "integer":
+        for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
+            text = cells.columns[column.name][i]
+            raise UserError(f"{_at(cells, column, i)}: {text[:100]} is no whole number; mend the "
+                            "cell, or declare the column continuous")
+    return values
+
+
+def _check_names(cells: Cells, declared: list[str]) -> None:
+    """Checks that the table has the declared columns and no other."""
+    expected = set(declared)
+    for name in declared:
+        if name not in cells.columns:
+            unknown = (present for present in cells.columns if present not in expected)
+            raise UserError(f"{cells.source}: column {quoted(name)} is missing"
+                            f"{nearest(name, unknown)}; add it, or remove it from the schema")
+    for name in cells.columns:
+        if name not in expected:
+            raise UserError(f"{cells.source}: column {quoted(name)} is not declared; add it to the "
+                            "schema, or remove it from the file")
+
+
+def _counted(changes: Mapping[tuple[str, str], int], what: str) -> str:
+    """Returns a line on counts by column; empty where all are 0."""
+    counts = {name: count for (change, name), count in changes.items()
+              if change == what and count}
+    columns = listed(f"{name}: {count}" for name, count in counts.items())
+    return f"{sum(counts.values())} {what} (column {columns})" if counts else ""
+
+
+def _absent(label: Column, y: np.ndarray) -> list[str]:
+    """Returns a line on the classes without rows, if any."""
+    counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
+    absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
+    return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []
+
+
+def each_once(source: str, names: list[str]) -> list[str]:
+    """Returns the column names, of which none may be there twice, or too long for a schema.
+
+    Args:
+        source: The name of the table.
+        names: The names.
+
+    Raises:
+        UserError: One is.
+    """
+    earlier: set[str] = set()
+    for place, name in enumerate(names, 1):
+        if len(name) > LONGEST_NAME:
+            raise UserError(f"{source}: column {place} has a name of {len(name):,} letters, and at "
+                            f"most {LONGEST_NAME} are taken; rename it")
+        if name in earlier:
+            raise UserError(f"{source}: column {quoted(name)} is named twice; rename or remove one")
+        earlier.add(name)
+    return names
+
+
+MOST_EMPTY = 1_000_000
+"""Empty lines on end, at most."""
+TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
+CELL_BYTES, LINE_BYTES = 100, 150
+"""The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
+a line beside its cells."""
+Numbered = tuple[int, list[str]]
+"""The number of a line, and the cells of the row that ends there."""
+BLOCK_CELLS = 2**19
+"""The cells of a block, at most, which take some 50 MB as texts."""
+BLOCK_ROWS = 1000
+"""The rows of a block of a CSV file, at most: of more, its lists leave the processor's cache, and
+Python looks for garbage among them, which takes as long again as reading them."""
+
+
+def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
+               dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Cells]:
+    """Yields the cells of a CSV file, some rows at a time; of a file without rows an empty block.
+
+    Empty lines are skipped: with two columns or more no record is one, whatever its content. In a
+    file of one column a null may be one, and they are refused: else it would decide how many
+    records there are.
+
+    Args:
+        path: The file.
+        header: The column names, if the file has no line of them.
+        remark: The beginning of a first line that is skipped.
+        dialect: How it is written.
+
+    Yields:
+        The stripped cells of the next rows.
+
+    Raises:
+        UserError: Naming the file and the line.
+    """
+    rows = _rows(path, dialect)
+    filled = (pair for pair in rows if pair[1])
+    first = next(filled, None)
+    if remark and first and first[1][0].startswith(remark):
+        first = next(filled, None)
+    if header is None:
+        header = _header(path, first[1] if first else [], dialect)
+    elif first:
+        rows = itertools.chain([first], rows)
+    rows = _filled(path, rows, len(header))
+    size = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(header)))
+    block = list(itertools.islice(rows, size))
+    while True:
+        yield _cells(path, header, block, dialect)
+        if not (block := list(itertools.islice(rows, size))):
+            return
+
+
+def read_csv(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
+             dialect: Dialect = DEFAULT_DIALECT) -> Cells:
+    """Reads all cells of a CSV file into memory.
+
+    Args:
+        path: The file.
+        header: As `blocks` takes it.
+        remark: As `blocks` takes it.
+        dialect: How it is written.
+
+    Returns:
+        The cells.
+
+    Raises:
+        UserError: As `blocks`, and naming the memory that the cells would take, before they are
+            read.
+    """
+    limit = core_files.allowed_bytes() / TEXT_SHARE
+    sign, marks, letters, rows = SEPARATORS[dialect.separator].encode(), 0, 0, 1
+    for chunk in core_files.chunks(path, limit):
+        marks, letters = marks + chunk.count(sign), letters + len(chunk)
+        rows += chunk.count(b"\n")
+    # Marks in quotes count too: no table has more cells.
+    core_files.require_memory(f"{path}: a table of {marks + rows:,} cells",
+                              CELL_BYTES * (marks + rows) + LINE_BYTES * rows
+                              + TEXT_SHARE * letters)
+    return joined(list(csv_blocks(path, header, remark, dialect)))
+
+
+def drafted(path: Path, multiline: bool = False) -> Cells:
+    """Reads all cells of a CSV file for a draft of its schema, which finds out how it is written.
+
+    The header tells that, and is public. Where it is of ASCII alone, and the rows are not UTF-8,
+    they tell the encoding.
+
+    Args:
+        path: The file.
+        multiline: Whether cells in quotes may hold line ends.
+
+    Raises:
+        UserError: As `read`.
+    """
+    dialect = dataclasses.replace(dialect_of_header(path), errors="strict", multiline=multiline)
+    if dialect.encoding == "utf-8" and "".join(csv_header(path, dialect)).isascii():
+        try:
+            core_files.read_bytes(path, core_files.allowed_bytes() / TEXT_SHARE).decode("utf-8")
+        except UnicodeDecodeError:
+            cells = read_csv(path, dialect=dataclasses.replace(dialect, encoding=WESTERN))
+            return dataclasses.replace(cells, rows_told=True)
+    return read_csv(path, dialect=dialect)
+
+
+def csv_header(path: Path, dialect: Dialect) -> list[str]:
+    """Returns the column names of a CSV file, which are public, and reads no row for them.
+
+    Args:
+        path: The file.
+        dialect: How it is written.
+
+    Raises:
+        UserError: A name is missing or there twice.
+    """
+    return _header(path, next((row for _, row in _rows(path, dialect) if row), []), dialect)
+
+
+def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
+    """Yields the rows of a CSV file, also empty ones, with the numbers of their lines."""
+    begins, read = 1, 0  # the first line of the next row, and the line that was read last
+
+    def lines() -> Iterator[str]:
+        """Yields the lines, of which each is a row by itself unless the dialect says otherwise."""
+        nonlocal read
+        for read, line in enumerate(_lines(path, file, dialect), 1):
+            if read > begins and not dialect.multiline:
+                raise _open(path, begins)
+            yield line
+        if read >= begins and not dialect.multiline:
+            raise _open(path, begins)
+
+    with core_files.opened(path) as file:
+        reader = files.reader(lines(), skipinitialspace=True, strict=True,
+                              delimiter=SEPARATORS[dialect.separator])
+        empty = 0
+        try:
+            for row in reader:
+                empty = 0 if row else empty + 1
+                if empty > MOST_EMPTY:  # a megabyte of gzip can hold a thousand million of them
+                    raise UserError(f"{path}, line {reader.line_num}: the last {empty:,} lines "
+                                    "are empty; the file may be damaged: remove them")
+                yield reader.line_num, row
+                begins = reader.line_num + 1
+        except files.Error as error:
+            what = f"{error}; mend the quotes"
+            if str(error).startswith("new-line"):
+                what = ("a carriage return within the line; remove it, put quotes around its cell, "
+                        "or save the file with line ends that other programs read (LF or CRLF)")
+            raise UserError(f"{path}, line {begins}: {what}") from error
+
+
+def _open(path: Path, line: int) -> UserError:
+    """Returns the error of a quote that is not closed on its line, where it may not span lines."""
+    return UserError(f"{path}, line {line}: a quote is not closed on its line; mend the quotes, or "
+                     "declare file: {multiline: true} in the schema (for a draft: --multiline) if "
+                     "cells hold line ends")
+
+
+def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
+    """Yields the rows that are not empty; in a file of one column such a line may be a record."""
+    for line, row in rows:
+        if row:
+            yield line, row
+        elif columns == 1:
+            raise UserError(f"{path}, line {line}: an empty line in a file of one column, whose "
+                            'empty cells would be empty lines too; write "" for an empty cell, or '
+                            "remove the line")
+
+
+def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
+    """Yields the lines of a file, each decoded by itself, of which none may fill the memory."""
+    longest = int(min(LONGEST_LINE, core_files.allowed_bytes() / CELL_BYTES))
+    source = io.BufferedReader(cast(io.RawIOBase, file))  # fast for .gz files too
+    try:
+        encoding = of_lines(dialect.encoding, source.peek(4))
+    except UnicodeError as error:
+        line = source.readline(longest)
+        raise UserError(f"{path}, {dialect_fault(line, 1, dialect, error)}") from error
+    end = WIDE_ENDS.get(encoding, b"\n")
+    for number in itertools.count(1):
+        line = source.readline(longest) if len(end) == 1 else _wide_line(source, end, longest)
+        if not line:
+            return
+        if len(line) >= longest and not line.endswith(end):
+            raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; mend the line, "
+                            "or raise --max-gb")
+        try:
+            text = line.decode(encoding, dialect.errors)
+            if number == 1:
+                text = _first(text, line, encoding)
+        except UnicodeError as error:
+            raise UserError(f"{path}, {dialect_fault(line, number, dialect, error)}") from error
+        yield text
+
+
+def _wide_line(source: BinaryIO, end: bytes, longest: int) -> bytes:
+    """Reads a line of whole signs of several bytes each, until one of them is the end of a line."""
+    line = bytearray()
+    while len(line) < longest and (part := source.readline(longest - len(line))):
+        line += part
+        line += source.read(-len(line) % len(end))
+        if line.endswith(end):
+            break
+    return bytes(line)
+
+
+def _first(text: str, line: bytes, encoding: str) -> str:
+    """Returns the first line without its mark; UTF-16 of ASCII is UTF-8 too, with zero bytes."""
+    if encoding == "utf-8" and detected(line).encoding.startswith("utf-16"):
+        raise UnicodeError("UTF-16")
+    return text.removeprefix("\ufeff")
+
+
+def _cells(path: Path, header: Sequence[str], block: list[Numbered],
+           dialect: Dialect) -> Cells:
+    """Returns the stripped cells of rows that come with the numbers of their lines."""
+    for line, row in block:
+        if len(row) != len(header):
+            raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "
+                            f"the line, or put quotes around a cell that holds a "
+                            f"{dialect.separator}")
+    columns: Iterable[Sequence[str]] = (
+        zip(*(row for _, row in block), strict=True) if block else [[] for _ in header])
+    return Cells(str(path), {name: list(map(str.strip, cells)) for name, cells
+                             in zip(header, columns, strict=True)},
+                 [f"line {line}" for line, _ in block], dialect)
+
+
+def _header(path: Path, row: list[str], dialect: Dialect) -> list[str]:
+    """Returns the column names of a header."""
+    names = [name.strip() for name in row]
+    if not names:
+        raise UserError(f"{path} is empty; its first line must name the columns")
+    for word, mark in SEPARATORS.items():
+        if len(names) == 1 and mark in names[0] and word != dialect.separator:
+            raise UserError(f"{path}: the first line is one cell with {word}s; separate the cells "
+                            f"by {dialect.separator}s, or declare file: {{separator: {word}}} in "
+                            "the schema")
+    if "" in names:
+        raise UserError(f"{path}: column {names.index('') + 1} has no name; name it in the first "
+                        "line")
+    return each_once(str(path), names)

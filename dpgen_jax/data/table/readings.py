@@ -1,0 +1,281 @@
+"""Readings of a cell of a CSV file: a fixed, public list, and public bins of its values.
+
+The shapes of a number in a cell: its marks, its decimals, and the unit around it.
+
+Both lists are fixed and public, and the text of a cell alone decides its shape.
+
+Each cell has one reading and one bin, by its own text alone, so that a noisy histogram of them says
+what a column holds (`run.purchase`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.core.types import Column
+from dpgen_jax.data.table import forms
+from dpgen_jax.data.table.columns import KINDS, NULLS, SPACE, format_fields, has_value
+from dpgen_jax.data.table.draft import FORMATS
+
+DECIMALS = "2"
+"""The number of decimals that has shapes of its own, as amounts of money have it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A shape of the digits of a number.
+
+    Attributes:
+        example: A number of this shape, and of none before it.
+        form: What all numbers of this shape match.
+        entries: What a schema says of a column of them.
+    """
+
+    example: str
+    form: re.Pattern[str]
+    entries: dict[str, str]
+
+
+def _shape_of_marks(example: str, form: str, kind: str, **entries: str) -> Shape:
+    return Shape(example, re.compile(form, re.ASCII), {"kind": kind, **entries})
+
+
+def _grouped(thousands: str, mark: str) -> list[Shape]:
+    """The shapes with a mark between thousands: whole, with two decimals, and with others."""
+    named = {"thousands": thousands.replace(" ", SPACE)}
+    named |= {"decimal_mark": mark} if mark != "." else {}
+    between, point = re.escape(thousands), re.escape(mark)
+    groups, least = rf"\d{{1,3}}(?:{between}\d{{3}})+", "1" if thousands in " '" else "2"
+    whole = rf"\d{{1,3}}(?:{between}\d{{3}}){{{least},}}"  # one group may be three decimals
+    return [_shape_of_marks(f"1{thousands}234{thousands}567", whole, "integer", **named),
+            _shape_of_marks(f"1{thousands}234{mark}50", rf"{groups}{point}\d\d", "continuous",
+                            **named,
+                            decimals=DECIMALS),
+            _shape_of_marks(f"1{thousands}234{mark}5", rf"{groups}{point}\d*", "continuous",
+                            **named)]
+
+
+SHAPES = (
+    _shape_of_marks("1234", r"\d+", "integer"),
+    _shape_of_marks("1.234", r"\d{1,3}\.\d{3}", "continuous"),
+    _shape_of_marks("0.25", r"\d*\.\d\d", "continuous", decimals=DECIMALS),
+    _shape_of_marks("0.5", r"\d+\.\d*|\.\d+", "continuous"),
+    _shape_of_marks("1,234", r"\d{1,3},\d{3}", "integer", thousands=","),
+    _shape_of_marks("0,25", r"\d*,\d\d", "continuous", decimal_mark=",", decimals=DECIMALS),
+    _shape_of_marks("0,5", r"\d+,\d*|,\d+", "continuous", decimal_mark=","),
+    *_grouped(",", "."), *_grouped(".", ","), *_grouped(" ", ","), *_grouped("'", "."))
+"""All shapes of digits; a number has the first that matches. Three digits after one point or comma
+may be decimals or a thousand: which of them is told by what else the column holds."""
+SIGNS = ("$", "€", "£", "¥", "₹")
+CODES = ("USD", "EUR", "GBP", "CHF", "JPY")
+UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}", f"{{}}{sign}",
+                                                    f"{{}} {sign}")),
+         *(unit for code in CODES for unit in (f"{code} {{}}", f"{{}} {code}")), "{}%", "{} %")
+"""All units; other texts around numbers are to be declared."""
+_SPACES = str.maketrans("\u00a0\u202f", "  ")
+_AROUND = "|".join(map(re.escape, (*SIGNS, *CODES, "%")))
+_CELL = re.compile(rf"([+-]?)((?:(?:{_AROUND}) ?)?)([+-]?)([\d.,' ]*\d[\d.,']*)"
+                   rf"((?: ?(?:{_AROUND}))?)", re.ASCII)
+
+
+def places_of_marks(text: str) -> tuple[int, int] | None:
+    """Returns the places in UNITS and in SHAPES of a number.
+
+    Args:
+        text: A cell.
+
+    Returns:
+        None of a text that is no number of such a unit and shape.
+    """
+    match = _CELL.fullmatch(text.translate(_SPACES))
+    if match is None or (match[1] and match[3]) or (match[2] and match[5]):
+        return None
+    unit = f"{match[2]}{{}}{match[5]}" if match[2] or match[5] else ""
+    shape = next((i for i, one in enumerate(SHAPES) if one.form.fullmatch(match[4])), None)
+    return None if shape is None or unit not in UNITS else (UNITS.index(unit), shape)
+
+
+SAMPLE = datetime.datetime(2003, 11, 22, 13, 45, 59, 123456)
+EITHER = SAMPLE.replace(month=3, day=4)
+"""Moments whose texts show the shape of a format; the latter reads with the month before the day
+and after it."""
+LARGEST = 2.0**53
+"""Whole numbers beyond it are read as numbers."""
+SIGNED = np.concatenate([-(2.0 ** (np.arange(80, -41, -1) / 2)), 2.0 ** (np.arange(-40, 81) / 2)])
+"""Edges of the bins of numbers: two an octave from 2^-20 to 2^40, on both sides of zero."""
+YEARS = np.array([(datetime.datetime(year, 1, 1) - forms.EPOCH).days for year in range(1900, 2101)],
+                 np.float64)
+"""Edges of the bins of dates, in days: one a year."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A way to read a cell, and the cells that are counted for it.
+
+    Attributes:
+        family: Readings of one family may read each other's cells.
+        entries: What a schema says of a column that is read so.
+        example: A cell that is counted for it.
+    """
+
+    family: str
+    entries: dict[str, str | list[str]]
+    example: str
+
+    @property
+    def column(self) -> Column:
+        """A column that is read so; of numbers, dates or times without bounds."""
+        kind = str(self.entries["kind"])
+        categories = tuple(self.entries.get("categories", ()))
+        if categories:
+            return Column("", "categorical", categories=categories, written="boolean")
+        written: Any = {key: self.entries[key] for key in self.entries if key != "kind"}
+        return Column("", KINDS[kind].coded, **format_fields("", kind, written))
+
+    def reads(self, other: Reading) -> bool:
+        """Returns whether a column of this reading also reads the cells of another.
+
+        Args:
+            other: Any reading. One with decimals reads those with as many, and whole numbers.
+        """
+        if self is other or self.family != other.family:
+            return self is other
+        digits, column = self.entries.get("decimals"), self.column
+        return has_value(column, other.example) and (
+            digits in (None, other.entries.get("decimals"))
+            or (forms.reader(column)(other.example) or 0.0).is_integer())
+
+
+MISSING = Reading("missing", {"kind": "missing"}, "")
+TEXT = Reading("categorical", {"kind": "categorical"}, "text")
+NUMBERS = tuple(Reading(f"number {unit}", {**shape.entries, **({"unit": unit} if unit else {})},
+                        unit.replace("{}", shape.example) or shape.example)
+                for unit in UNITS for shape in SHAPES)
+BOOLEANS = tuple(Reading("boolean", {"kind": "boolean", "categories": list(pair)}, pair[0])
+                 for pair in (("false", "true"), ("False", "True"), ("FALSE", "TRUE")))
+CLOCKS = {"H:MM:SS": "time %H:%M:%S", "H:MM": "time %H:%M"}
+"""The family of each form of durations: those below a day look as times do."""
+MOMENTS = tuple(
+    Reading(CLOCKS.get(form) or f"{kind} {form.replace('%m/%d', '%d/%m')}",
+            {"kind": kind, "format": form},
+            (form.replace("H", "123").replace("MM", "45").replace("SS", "59") if form in CLOCKS
+             else (SAMPLE if "%d/%m" in form else EITHER).strftime(form)))
+    for kind, form in FORMATS)
+READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
+"""All readings; a cell is counted for the first that fits."""
+
+
+def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
+    """Returns the reading that reads most of the cells of a column, by their noisy counts.
+
+    A reading counts whose cells stand out of the noise; those that do not are taken for none. Of
+    readings that read as many cells, the first is taken that has cells of its own.
+
+    Args:
+        counts: Noisy counts int [len(READINGS)].
+        least: The count that stands out.
+
+    Returns:
+        The reading; the noisy number of cells that it reads; and of those that it does not, apart
+        from missing ones and texts, which are there even where they do not stand out.
+    """
+    seen = [place for place in range(1, len(READINGS)) if counts[place] >= least]
+    families = {READINGS[place].family for place in seen}
+    best, most, has_cells = TEXT, 0.0, False
+    for place, reading in enumerate(READINGS):
+        if reading.family in families:
+            score = float(sum(counts[i] for i in seen if reading.reads(READINGS[i])))
+            if score > most or (score == most and place in seen and not has_cells):
+                best, most, has_cells = reading, score, place in seen
+    if not most:
+        return TEXT, float(counts[-1]), 0.0
+    rest = sum(counts[i] for i in seen if READINGS[i] is not TEXT)
+    return best, most, float(rest) - most * (best is not TEXT)
+
+
+def code(text: str) -> int:
+    """Returns the place in READINGS of the reading that a cell is counted for.
+
+    Args:
+        text: The cell, stripped.
+    """
+    if text in NULLS:
+        return 0
+    value, formed = forms.number(text), places_of_marks(text)
+    if value is not None:
+        return 1 + _plain(value, formed)
+    if formed is not None:
+        return 1 + formed[0] * len(SHAPES) + formed[1]
+    for place, reading in enumerate(BOOLEANS, 1 + len(NUMBERS)):
+        if text in reading.entries["categories"]:
+            return place
+    for place, read in _by_shape().get(_shape(text), ()):
+        if read(text) is not None:
+            return place
+    return len(READINGS) - 1
+
+
+def _plain(value: float, formed: tuple[int, int] | None) -> int:
+    """Returns the shape of a number that Python reads."""
+    whole, point = _places_of("1234"), _places_of("0.5")
+    shape = point if formed is None or formed[0] else formed[1]
+    if shape in (whole, point):  # 12.0 is a whole number, as 1e3 is
+        shape = whole if value.is_integer() and abs(value) <= LARGEST else point
+    return shape
+
+
+@functools.cache
+def _places_of(example: str) -> int:
+    return [shape.example for shape in SHAPES].index(example)
+
+
+def codes(texts: Sequence[str]) -> np.ndarray:
+    """Returns the places in READINGS of cells.
+
+    Args:
+        texts: n cells.
+
+    Returns:
+        int16 [n].
+    """
+    known = {text: code(text) for text in dict.fromkeys(texts)}
+    return np.array([known[text] for text in texts], np.int16)
+
+
+def binned(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns the bins of numbers or dates; the outer ones hold what lies beyond.
+
+    Args:
+        edges: SIGNED or YEARS.
+        values: float64 [n], NaN for null; dates in days.
+
+    Returns:
+        int64 [n], 0..len(edges) - 2, and -1 for null.
+    """
+    inside = np.clip(np.searchsorted(edges, np.nan_to_num(values), "right") - 1, 0, len(edges) - 2)
+    return np.where(np.isnan(values), -1, inside)
+
+
+def _shape(text: str) -> str:
+    """Returns a text with 9 for each run of digits and A for each run of letters."""
+    return re.sub(r"[A-Za-z]+", "A", re.sub(r"[0-9]+", "9", text)) if len(text) < 40 else ""
+
+
+@functools.cache
+def _by_shape() -> dict[str, list[tuple[int, Callable[[str], float | None]]]]:
+    """The readings of dates and times, with their places, by the shapes of their texts."""
+    made: dict[str, list[tuple[int, Callable[[str], float | None]]]] = {}
+    for place, reading in enumerate(READINGS):
+        if reading in MOMENTS:
+            shapes = [_shape(reading.example)]
+            shapes += [f"-{shape}" for shape in shapes if reading.entries["kind"] == "duration"]
+            for shape in shapes:
+                made.setdefault(shape, []).append((place, forms.reader(reading.column)))
+    return made

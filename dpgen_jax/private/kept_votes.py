@@ -1,0 +1,491 @@
+"""The vote sums of a run, kept in private/, and what the data holder reads from them.
+
+Protocols of mechanisms whose votes are kept: the numbers that a reading of the votes needs.
+
+`aggregation` has the mechanisms themselves, which this folder does not import.
+
+The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
+
+One file of int32, appended a block at a time, before the block is settled in the ledger: for each
+round the counts [queries, bins], then which queries were answered [queries]; where all are, counts
+[queries] of one label alone, or sums [queries] of signed votes. The file is as private as the
+records. What a crash cut off is dropped when it is read: those rounds are charged at their worst.
+
+Reads the votes of a finished run for the data holder: agreement, and a data-dependent epsilon.
+
+All of it is as private as the records. It decides nothing and is exported nowhere; `Reading` leaves
+this folder through `for_the_holder` alone, to be shown on the data holder's own terminal. The one
+way to publish a data-dependent number is `aggregation.teacher_votes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from dpgen_jax.accountant import pate
+from dpgen_jax.accountant.pate import TopAgg
+from dpgen_jax.core import files
+from dpgen_jax.core.types import Array, Private, UserError, unseal
+
+
+class WithSigma(Protocol):
+    """The protocol of Gaussian noise."""
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation, in votes."""
+
+
+class WithTails(Protocol):
+    """The protocol of noise whose tails are known."""
+
+    def log_tail(self, k: np.ndarray) -> np.ndarray:
+        """Returns ln P(X >= k).
+
+        Args:
+            k: Whole numbers, any shape.
+        """
+
+
+class WithTopK(Protocol):
+    """The protocol of a bound on signed votes."""
+
+    @property
+    def top_k(self) -> int:
+        """The votes of one unit in a row."""
+
+
+class KeepsVotes(Protocol):
+    """The protocol of a mechanism whose votes the data holder keeps."""
+
+    @property
+    def n_units(self) -> int:
+        """U: the public number of units."""
+
+    @property
+    def queries(self) -> int:
+        """The queries of one round."""
+
+    @property
+    def votes_needed(self) -> int:
+        """The least votes that pass."""
+
+
+class KeepsHistograms(KeepsVotes, Protocol):
+    """The protocol of `aggregation.teacher_votes.ConfidentGNMax`."""
+
+    @property
+    def vote_bins(self) -> int:
+        """The bins of each histogram."""
+
+    @property
+    def noise(self) -> WithSigma:
+        """The noise on every count for the arg max."""
+
+    @property
+    def test_noise(self) -> WithSigma:
+        """The noise on the largest count for the test."""
+
+
+class KeepsSums(KeepsVotes, Protocol):
+    """The protocol of `aggregation.topagg.TopAggMechanism`."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(B, D): the shape of the sum over units."""
+
+    @property
+    def bound(self) -> WithTopK:
+        """The bound on the votes of one unit."""
+
+    @property
+    def noise(self) -> WithSigma:
+        """The noise on the sum."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Votes:
+    """The vote sums of a run.
+
+    Attributes:
+        counts: int32 [Q, bins].
+        answered: bool [Q].
+        steps: Rounds that they come from.
+    """
+
+    counts: np.ndarray
+    answered: np.ndarray
+    steps: int
+
+
+def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
+    """Adds the votes of some rounds to the file.
+
+    Args:
+        path: The file.
+        votes: Sealed int32 [S, B, D], of which the first n rounds count.
+        answered: int32 [n, B, k], or [n, 0] where every query is answered.
+    """
+    n = len(answered)
+    counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
+    rows = np.concatenate([counts, answered.reshape(n, -1)], 1).astype("<i4")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as out:
+        torn = out.tell() % (4 * rows.shape[1])
+        out.truncate(out.tell() - torn)
+        out.write(rows.tobytes())
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def read(path: Path, queries: int, bins: int) -> Private[Votes]:
+    """Reads all whole rounds.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram.
+
+    Raises:
+        UserError: There is no such file.
+    """
+    rows = _steps(path, queries * (bins + 1))
+    counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
+    return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))
+
+
+def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
+    """Reads votes for the second of two labels, where every query is answered.
+
+    Counts of the first label are what is missing to `n_units`.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        n_units: U.
+
+    Raises:
+        UserError: There is no such file, or it has counts that cannot be.
+    """
+    rows = _steps(path, queries)
+    second = rows.reshape(-1)
+    if np.any((second < 0) | (second > n_units)):
+        raise UserError(f"{path} is damaged: it counts votes outside of 0 to {n_units}")
+    return Private(Votes(np.stack([n_units - second, second], 1), np.ones(second.shape, bool),
+                         len(rows)))
+
+
+def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Votes]:
+    """Reads sums of votes of +1 and -1, of which every entry is answered.
+
+    Args:
+        path: The file.
+        rows: B, of one round.
+        columns: D.
+        n_units: U.
+
+    Returns:
+        Sealed votes, counts int32 [Q, D]: one row for each queried fake of each round.
+
+    Raises:
+        UserError: There is no such file or no round in it, or it has sums that cannot be.
+    """
+    rounds = _steps(path, rows * columns)
+    if not len(rounds):
+        raise UserError(f"{path} has no whole round; this run kept no votes")
+    sums = rounds.reshape(-1, columns)
+    if np.any(np.abs(sums.astype(np.int64)) > n_units):
+        raise UserError(f"{path} is damaged: it has sums of more than {n_units} votes")
+    return Private(Votes(sums, np.ones(len(sums), bool), len(rounds)))
+
+
+def n_steps(path: Path, queries: int, bins: int = 0) -> int:
+    """Returns the number of whole rounds that are kept, of any start of the run; 0 without a file.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram; 0 where single counts or sums are kept.
+
+    Raises:
+        UserError: It is no regular file.
+    """
+    size = files.require_regular(path).st_size if path.exists() else 0
+    return size // (4 * queries * (bins + 1))
+
+
+def answered(path: Path, queries: int, bins: int) -> np.ndarray:
+    """Returns which queries of the kept rounds were answered, which every round makes public.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram.
+
+    Returns:
+        int32 [S, queries].
+
+    Raises:
+        UserError: There is no such file.
+    """
+    return _steps(path, queries * (bins + 1))[:, queries * bins:]
+
+
+def _steps(path: Path, width: int) -> np.ndarray:
+    """Returns int32 [S, width]."""
+    try:
+        data = files.read_bytes(path)
+    except UserError as error:
+        raise UserError(f"{error}; this run kept no votes") from error
+    return np.frombuffer(data[:len(data) // (4 * width) * 4 * width], "<i4").reshape(-1, width)
+
+
+Shown = TypeVar("Shown", "Reading", "Curve")
+"""the readings that the data holder may see"""
+ORDERS = np.concatenate([1 + np.geomspace(0.05, 1, 10), np.arange(2.5, 10, 0.5),
+                         np.geomspace(10, 500, 25)])
+
+
+class Kind(Protocol):
+    """The protocol of a mechanism's votes: how they are read and what they cost."""
+
+    def votes(self, path: Path) -> Private[Votes]:
+        """Returns the votes that a run kept, sealed.
+
+        Args:
+            path: The file.
+
+        Raises:
+            UserError: The run kept none.
+        """
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes.
+
+        Args:
+            kept: The votes.
+            orders: float64 [A].
+        """
+
+    def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its votes.
+
+        Args:
+            orders: float64 [A].
+        """
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares that say how far the units agreed, by name.
+
+        Args:
+            kept: The votes.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class Confident:
+    """The votes of a `ConfidentGNMax` with noise: `pate.confident_gnmax_rdp`.
+
+    Attributes:
+        mechanism: The mechanism.
+    """
+
+    mechanism: KeepsHistograms
+
+    def votes(self, path: Path) -> Private[Votes]:
+        """Returns the votes that a run kept, sealed."""
+        return read(path, self.mechanism.queries, self.mechanism.vote_bins)
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes."""
+        mechanism = self.mechanism
+        return pate.confident_gnmax_rdp(kept.counts, kept.answered, mechanism.votes_needed,
+                                        mechanism.test_noise.sigma, mechanism.noise.sigma, orders)
+
+    def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its votes."""
+        test, vote = self.mechanism.test_noise.sigma, self.mechanism.noise.sigma
+        return self.mechanism.queries * (orders * (1 / (2 * test**2) + 1 / vote**2))
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares of the votes in the two largest bins, and of queries answered."""
+        return _of_bins(kept, self.mechanism.n_units)
+
+
+@dataclasses.dataclass(frozen=True)
+class Majority:
+    """The votes of a `LabelMechanism` of majorities with noise: `pate_laplace.count_test_rdp`.
+
+    Attributes:
+        mechanism: The mechanism.
+        noise: Its noise.
+    """
+
+    mechanism: KeepsVotes
+    noise: WithTails
+
+    def votes(self, path: Path) -> Private[Votes]:
+        """Returns the votes that a run kept, sealed."""
+        return read_labels(path, self.mechanism.queries, self.mechanism.n_units)
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes."""
+        times = np.bincount(kept.counts[:, 1], minlength=self.mechanism.n_units + 1)
+        return times @ self._each(orders)
+
+    def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its votes."""
+        return self.mechanism.queries * self._each(orders).max(0)
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares of the votes for the two labels, and of queries answered."""
+        return _of_bins(kept, self.mechanism.n_units)
+
+    def _each(self, orders: np.ndarray) -> np.ndarray:
+        """Returns [n_units + 1, A]: the divergences of a query with so many votes."""
+        mechanism = self.mechanism
+        return pate.count_test_rdp(mechanism.votes_needed, mechanism.n_units,
+                                   self.noise.log_tail, orders)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signs:
+    """The sums of a `TopAggMechanism` with noise: `accountant.pate`.
+
+    Attributes:
+        mechanism: The mechanism.
+    """
+
+    mechanism: KeepsSums
+
+    @property
+    def row(self) -> TopAgg:
+        """The public numbers of the release of one row of sums."""
+        mechanism = self.mechanism
+        return TopAgg(mechanism.n_units, min(mechanism.bound.top_k, mechanism.shape[1]),
+                      mechanism.votes_needed, mechanism.noise.sigma)
+
+    def votes(self, path: Path) -> Private[Votes]:
+        """Returns the sums that a run kept, sealed."""
+        rows, columns = self.mechanism.shape
+        return read_sums(path, rows, columns, self.mechanism.n_units)
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all rounds together, for these sums."""
+        return self.by_round(kept, orders).sum(0)
+
+    def by_round(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [S, A] of each round, for these sums.
+
+        Args:
+            kept: The sums.
+            orders: float64 [A].
+        """
+        rows = self.row.by_entries(kept.counts, orders)
+        return rows.reshape(kept.steps, -1, len(orders)).sum(1)
+
+    def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its sums."""
+        return self.mechanism.shape[0] * self.row.independent(orders)
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns how far the votes of an entry agree, and how many pass the threshold."""
+        sums = np.abs(kept.counts)
+        return {"mean lead of an entry": float(sums.mean()) / self.mechanism.n_units,
+                "entries that pass without noise": float((sums >= self.row.needed).mean())}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A private reading of a finished run.
+
+    Attributes:
+        epsilon: Data-dependent, at the run's delta.
+        order: Of its Renyi bound.
+        agreement: Mean shares that say how far the units agreed, by name.
+        queries: Queries that were kept.
+        lost: Rounds that were charged and kept no votes.
+    """
+
+    epsilon: float
+    order: float
+    agreement: dict[str, float]
+    queries: int
+    lost: int
+
+
+def read_for_the_holder(sealed: Private[Votes], kind: Kind, delta: float,
+                        charged: int) -> Private[Reading]:
+    """Returns the reading of a run; rounds without votes count at their worst.
+
+    Args:
+        sealed: The votes of the run.
+        kind: How they are read.
+        delta: The run's delta.
+        charged: Rounds that stand in the ledger.
+    """
+    kept = unseal(sealed)
+    lost = max(0, charged - kept.steps)
+    rdp = kind.rdp(kept, ORDERS) + lost * kind.worst(ORDERS)
+    best = int(np.argmin([pate.epsilon_of(rdp[i:i + 1], ORDERS[i:i + 1], delta)
+                          for i in range(len(ORDERS))]))
+    return Private(Reading(pate.epsilon_of(rdp, ORDERS, delta), float(ORDERS[best]),
+                           kind.agreement(kept), len(kept.counts), lost))
+
+
+def _of_bins(kept: Votes, n_units: int) -> dict[str, float]:
+    first, second = (np.sort(kept.counts, 1)[:, ::-1] / n_units)[:, :2].mean(0)
+    return {"most agreed bin": float(first), "second": float(second),
+            "answered": float(kept.answered.mean())}
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """The cost of TopAgg after each round, by three accountings: Figure 2 of DataLens.
+
+    Attributes:
+        independent: Epsilon after each round, whatever the votes [S].
+        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf where they say nothing.
+        entries: Epsilon after each round by the laws of the entries [S].
+        log_peak: ln of the largest probability that any row of a round had of its likeliest
+            outcome [S]: 1 - q of Theorem 5.
+    """
+
+    independent: list[float]
+    theorem: list[float]
+    entries: list[float]
+    log_peak: list[float]
+
+
+def cost_curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Curve]:
+    """Returns the data-dependent epsilons of TopAgg round by round, beside the data-independent.
+
+    Args:
+        sealed: The sums of the run.
+        kind: How they are read.
+        delta: The run's delta.
+    """
+    kept, row = unseal(sealed), kind.row
+    peak = row.laws(kept.counts).max(-1).sum(-1).reshape(kept.steps, -1)
+    theorem = row.theorem(row.log_q(kept.counts), ORDERS).reshape(kept.steps, -1, len(ORDERS))
+
+    def epsilons(rdp: np.ndarray) -> list[float]:
+        return [pate.epsilon_of(total, ORDERS, delta) for total in np.cumsum(rdp, 0)]
+
+    return Private(Curve(
+        epsilons(np.tile(kind.worst(ORDERS), (kept.steps, 1))), epsilons(theorem.sum(1)),
+        epsilons(kind.by_round(kept, ORDERS)), peak.max(1).tolist()))
+
+
+def for_the_holder(reading: Private[Shown]) -> Shown:
+    """Opens a reading, for the data holder's own eyes.
+
+    Args:
+        reading: As `read` or `curve` returns it.
+    """
+    return unseal(reading)
