@@ -98,7 +98,7 @@ def test_what_lies_beside_the_images_of_a_folder_is_told_to_its_holder(tmp_path,
     (lambda: dg.load_dataset(), "load_dataset: missing a required argument: 'spec'; it takes spec"),
     (lambda: dg.assess(1, 2, 3, 4, 5, 6, 7, 8), "assess: too many positional arguments; it takes"),
     (lambda: dg.draft_schema(None, lable="x"), "has no argument 'lable', did you mean 'label'"),
-    (lambda: dg.fit(), "fit: missing a required argument: 'method'")])
+    (lambda: dg.fit(), "fit needs data: a DataFrame")])
 def test_a_call_that_fits_no_function_is_one_clear_line(call, message):
     with pytest.raises(UserError, match=message):
         call()

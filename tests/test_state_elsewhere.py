@@ -179,7 +179,7 @@ def test_a_disk_that_fails_within_a_step_costs_that_step(tmp_path, monkeypatch, 
 
 def test_a_state_beyond_the_memory_has_a_place_on_the_disk(monkeypatch, tmp_path):
     needed = capacity.state_bytes(METHOD)
-    for name in ("memory", "reading.machine_bytes"):
+    for name in ("memory", "files.machine_bytes"):
         monkeypatch.setattr(f"dpgen_jax.run.capacity.{name}", lambda: needed - 1)
     monkeypatch.setattr(capacity, "MEMORY_SHARE", 1e9)  # of the public side, which is larger here
     for place in ("device", "host"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Callable, Mapping
@@ -17,17 +18,19 @@ from dpgen_jax.core import errors, run_folder
 from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime, from_json, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.core.terms import at_most
-from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.core.terms import Relation, at_most
+from dpgen_jax.core.types import ImageSpec, Private
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.data.table import frames, subjects
 from dpgen_jax.data.table import schema as schemas
+from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.presets import Preset, choice
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import lifecycle, planning
+from dpgen_jax.run import checkpoint, lifecycle, planning, undeclared
 from dpgen_jax.run.planning import Request
 from dpgen_jax.run.progress import Notices
+from dpgen_jax.run.purchase import SHARE, Wanted
 
 
 def preset_options(preset: Preset, dataset: str) -> DataOptions:
@@ -120,10 +123,13 @@ ALL_GIVEN = ("all records that were given are trained on; hold out before what i
 
 
 def fit(
-    method: str | Dataset | None,
-    x: object = None,
+    data: Any = None,
+    x: Any = None,
     y: np.ndarray | None = None,
     *,
+    method: str | None = None,
+    label: str | None = None,
+    schema_share: float = SHARE,
     epsilon: float | None = None,
     delta: float | None = None,
     class_epsilon: float | None = None,
@@ -142,23 +148,31 @@ def fit(
     verbose: bool = True,
     **fields: Any,
 ) -> Release:
-    """Trains `method` on arrays, on a table, or on a data set.
+    """Trains a generator on a table, on arrays, or on a data set.
+
+    `fit(frame, label="y")`, `fit(images, y=labels, classes=10)` and `fit(dataset)` are alike;
+    `fit("datalens", images, labels)`, with the method first, is the earlier form of the same.
 
     Args:
-        method: The name of a method; None, or the data set in its place: the one that does best on
-            such data, of which the first line says why.
-        x: Images uint8, or float in [0, 1], [n, H, W] or [n, H, W, ch]; with `schema` a pandas
-            DataFrame of its columns; or a data set of `load_dataset`, of which the training part is
-            trained on. All records that are given are trained on: hold out before what is to be
-            tested on.
+        data: A pandas DataFrame; images uint8, or float in [0, 1], [n, H, W] or [n, H, W, ch], with
+            their labels as `y`; or a data set of `load_dataset`, of which the training part is
+            trained on. All other records that are given are trained on: hold out before what is to
+            be tested on. In the earlier form the name of a method, or None.
+        x: In the earlier form the data.
         y: Labels of the images, int [n].
+        method: The name of a method; None: the one that does best on such data, of which the first
+            line says why.
+        label: Without `schema`, the column of the classes of a frame; None: rows without classes.
+        schema_share: Without `schema`, the part of epsilon that buys a frame's.
         epsilon: The promise; by default the preset's.
         delta: Of the same promise.
         class_epsilon: Of epsilon, for noisy class counts by which labels are sampled; by default
             the preset's; 0: classes in equal shares.
         preset: The name of a preset of the method; if left out, one for such data is chosen.
         classes: The number of classes of the images.
-        schema: The path of a schema file, a dict as `draft_schema` returns it, or a schema.
+        schema: The path of a schema file, a dict as `draft_schema` returns it, or a schema. The
+            schema of a frame without one is bought under differential privacy, and kept in the run
+            folder as schema.yaml.
         out: The run folder; by default runs/METHOD-NAME-TIME.
         resume: Whether to go on with the run in `out`.
         seed: Repeats a run, without a privacy claim.
@@ -183,36 +197,126 @@ def fit(
             other types.
         BudgetExceeded: As `lifecycle.run`.
     """
-    if isinstance(method, Dataset):
-        x, method = _alone(method, x), None
+    if data is None or isinstance(data, str):
+        if method is not None:
+            raise UserError(f"a method is named twice, {data!r} and {method!r}; give it once")
+        method = data
+    else:
+        x = _alone(data, x)
     _check({"epsilon": (epsilon, float), "delta": (delta, float),
             "class_epsilon": (class_epsilon, float), "preset": (preset, str),
             "classes": (classes, int), "resume": (resume, bool), "seed": (seed, int),
             "accept_uncovered": (accept_uncovered, bool), "verbose": (verbose, bool),
             "total_epsilon": (total_epsilon, float), "unit": (unit, str),
-            "rows_per_unit": (rows_per_unit, int), "method": (method, str)})
+            "rows_per_unit": (rows_per_unit, int), "method": (method, str),
+            "label": (label, str), "schema_share": (schema_share, float)})
     if not isinstance(out, str | Path | None) or not isinstance(runtime, Runtime) or not isinstance(
             monitor, MonitorOptions):
         raise UserError("out is a path, runtime a dpgen_jax.Runtime(...), and monitor its options")
-    with errors.spoken_in_python():
-        dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
+    def request_for(dataset: Dataset, remarks: tuple[str, ...] = ()) -> tuple[Request, Dataset]:
+        """The request of a training on this data set, or on one that is supposed."""
         kind = choice.Facts("", dataset.spec, dataset.count).kind
-        method, why = (method, "") if method else choice.method_for(kind)
-        fields = _fields(method, fields)
-        name, chosen, reason = _preset(method, preset, dataset, epsilon, bool(fields))
-        budget = Budget(*(preset_value if stated is None else stated for stated, preset_value in (
+        served_by, why = (method, "") if method else choice.method_for(kind)
+        stated = _fields(served_by, fields)
+        name, chosen, reason = _preset(served_by, preset, dataset, epsilon, bool(stated))
+        budget = Budget(*(preset_value if value is None else value for value, preset_value in (
             (epsilon, chosen.epsilon), (delta, chosen.delta),
             (class_epsilon, chosen.class_epsilon))))
         if preset is not None:
             dataset = noted_preset_data(name, chosen, dataset)
         dataset, config = planning.federated(
-            dataset, dataclasses.replace(chosen.config, **fields))
-        request = Request(
-            method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
+            dataset, dataclasses.replace(chosen.config, **stated))
+        return Request(
+            served_by, name, config, budget, runtime, Path(out) if out else None, resume, seed,
             monitor if verbose else dataclasses.replace(monitor, progress=False),
             accept_uncovered, total_epsilon, "; ".join(filter(None, (why, reason))),
-            remarks=() if isinstance(x, Dataset) else (ALL_GIVEN,))
-        return lifecycle.run(request, dataset, _teller(verbose), _Quiet() if not verbose else None)
+            remarks=remarks), dataset
+
+    log, notices = _teller(verbose), _Quiet() if not verbose else None
+    remarks = () if isinstance(x, Dataset) else (ALL_GIVEN,)
+    with errors.spoken_in_python():
+        if schema is not None or not hasattr(x, "columns"):
+            if label is not None:
+                raise UserError("label names a column of a frame without a schema, which names its "
+                                "label itself; drop it")
+            dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
+            return lifecycle.run(*request_for(dataset, remarks), log, notices)
+        if not (y is classes is unit is rows_per_unit is None):
+            raise UserError("a frame without a schema comes with label alone; for y, classes or a "
+                            "unit give schema=FILE, which draft_schema(frame) drafts")
+        cells = frames.cells_of_frame("frame", x, None)
+        bought = _Bought(x, cells, Wanted(tuple(cells.columns), label, {}, schema_share))
+        root = bought.root(request_for)
+        with undeclared.remembered(root):
+            dataset, line = bought.dataset(request_for, root)
+            request, dataset = request_for(dataset, (*filter(None, (line,)), *remarks))
+            return lifecycle.run(dataclasses.replace(request, out=root), dataset, log, notices)
+
+
+RequestFor = Callable[..., tuple[Request, Dataset]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bought:
+    """A frame whose schema nobody declared.
+
+    Attributes:
+        frame: The frame.
+        cells: Its cells, as texts.
+        wanted: All its columns, and the label.
+    """
+
+    frame: Any
+    cells: Cells
+    wanted: Wanted
+
+    def _supposed(self) -> Dataset:
+        """A data set as the frame could be, by its public columns and number of rows."""
+        columns = len(self.cells.columns) - (self.wanted.label is not None)
+        return next(lifecycle.datasets(undeclared.Supposed(
+            "table", "", presets.numbers(max(1, columns)), max(1, len(self.cells.rows)),
+            Budget(1.0, 0.5), (), ())))
+
+    def root(self, request_for: RequestFor) -> Path:
+        """The run folder."""
+        request, _ = request_for(self._supposed())
+        root = request.out or run_folder.default_root(request.method, "frame")
+        if request.out and not (request.resume and run_folder.RunFolder(root).config.is_file()):
+            checkpoint.refuse_used(root)
+        return root
+
+    def dataset(self, request_for: RequestFor, root: Path) -> tuple[Dataset, str]:
+        """The data set by its bought schema, and a line on what that cost."""
+        request, _ = request_for(self._supposed())
+        budget = Budget(request.budget.epsilon, request.budget.delta)
+        promised = (math.isfinite(budget.epsilon) and request.seed is None
+                    and not request.accept_uncovered)
+        if promised and request.config.protects_clients:
+            raise UserError("no schema is declared, and it is bought at the level of single rows, "
+                            "which does not cover all rows of a client; give schema=FILE (nothing "
+                            "was spent)")
+        purchase = undeclared.Purchase(
+            root, request.method, "frame",
+            str(getattr(request.config, "relation", Relation.REPLACE_ONE)), budget, (),
+            Private(frames.content_of_frame(self.frame)), request.total_epsilon, ())
+        declared, line = undeclared.undeclared_frame(
+            purchase, self.cells, self.wanted, request.resume,
+            functools.partial(_refuse, request_for) if promised else None)
+        return frames.from_texts(self.frame, self.cells, declared), line
+
+
+def _refuse(request_for: RequestFor, supposed: undeclared.Supposed) -> None:
+    """Refuses, before anything is bought, what would be refused whatever the answer is."""
+    first: UserError | None = None
+    for dataset in lifecycle.datasets(supposed):
+        try:
+            request, dataset = request_for(dataset)
+            lifecycle.refuse(dataclasses.replace(request, resume=False, out=None), dataset)
+            return
+        except UserError as error:
+            first = first or error
+    if first is not None:
+        raise type(first)(f"{first} (nothing was spent)") from first
 
 
 class _Quiet(Notices):
@@ -227,10 +331,11 @@ def _teller(verbose: bool) -> Any:
     return (lambda line: tell(errors.in_python_words(line))) if verbose else lambda line: None
 
 
-def _alone(dataset: Dataset, x: object) -> Dataset:
+def _alone(data: Any, x: object) -> Any:
     if x is not None:
-        raise UserError("a data set comes alone, as fit(dataset) or fit(METHOD, dataset)")
-    return dataset
+        raise UserError("data come alone, as fit(data, method=METHOD), or behind the method, as "
+                        "fit(METHOD, data); give labels of images as y=LABELS")
+    return data
 
 
 def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
@@ -288,11 +393,11 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: Any, uni
     if schema is None and (unit is not None or rows_per_unit is not None):
         raise UserError("a unit is a column of a table; give a DataFrame and schema=FILE")
     if schema is None:
-        if hasattr(x, "columns"):
-            raise UserError("a DataFrame needs schema=FILE, or a dict; draft one with "
-                            "draft_schema(frame, label=COLUMN), and edit it")
+        if x is None:
+            raise UserError("fit needs data: a DataFrame, images with y=LABELS, or a data set of "
+                            "load_dataset")
         if y is None:
-            raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
+            raise UserError("labels are missing: give them as y=LABELS")
         return from_arrays(x, y, classes)
     if y is None and classes is None:
         if unit is not None or rows_per_unit is not None:

@@ -490,9 +490,9 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
         f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
-        f"there are {n:,}; declare them, or most of them, by --schema FILE, which "
-        f"{program('schema', 'CSV', '--label', 'COLUMN', '--out', 'FILE')} "
-        "drafts for you to edit, or raise --epsilon or --schema-share (nothing was spent)")
+        f"there are {n:,}; declare them, or most of them, by --schema FILE, or raise --epsilon or "
+        f"--schema-share; {program('schema', 'CSV', '--label', 'COLUMN', '--out', 'FILE')} drafts "
+        "a schema for you to edit (nothing was spent)")
 
 
 def price_alone(made: Survey, delta: float) -> float:
@@ -562,11 +562,13 @@ class Wanted:
         columns: The names of the columns that are not declared.
         label: The name of the label; None: rows without classes.
         declared: The document of a schema that declares the other columns.
+        share: The part of epsilon, and of the Gaussian budget, that buys them.
     """
 
     columns: tuple[str, ...]
     label: str | None
     declared: Json
+    share: float = SHARE
 
     @property
     def queries(self) -> int:

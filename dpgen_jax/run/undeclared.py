@@ -52,7 +52,12 @@ from dpgen_jax.data.base import Dataset, listed, locate, safe_name
 from dpgen_jax.data.images import folders
 from dpgen_jax.data.table import draft, parsing, schema
 from dpgen_jax.data.table.parsing import Cells
-from dpgen_jax.data.table.schema import Dialect, declared_dialect, dialect_of_header
+from dpgen_jax.data.table.schema import (
+    Dialect,
+    Schema,
+    declared_dialect,
+    dialect_of_header,
+)
 from dpgen_jax.presets import choice
 from dpgen_jax.run import checkpoint, side_releases, spending
 from dpgen_jax.run import flags as run_flags
@@ -541,7 +546,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
     if not set(names) - {label, args.data.unit} or len(names) == 1:
         raise UserError(f"{path}: there is one column only, whose empty cells are empty lines; "
                         "declare it in --schema FILE, or add the others")
-    wanted = run_purchase.Wanted(missing, label, partial)
+    wanted = run_purchase.Wanted(missing, label, partial, args.schema_share)
     if args.dry_run:
         return _priced(reading, method, args, _cells(path, dialect), wanted)
     answer = _answer(reading, method, args, _Partial(path, dialect, wanted), refuse)
@@ -611,7 +616,7 @@ def _answer(reading: Reading, method: str, args: Train[Any], partial: _Partial, 
         if not args.resume or stored(root) is None:
             _check_declared(args, cells, wanted)
             refuse(_supposed(args, cells, wanted, budget, survey.events()))
-        return _bought(purchase, args, cells, wanted, flags, survey)
+        return _bought(purchase, args.resume, cells, wanted, flags, survey)
     return answered(purchase, args.resume,
                     lambda _: _read(cells, wanted, path, args.data.unit, flags))
 
@@ -701,8 +706,8 @@ def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
         args, cells, wanted, budget, events, (*reading.remarks, *lines)))
 
 
-def _bought(purchase: Purchase, args: Train[Any], cells: Cells,
-            wanted: run_purchase.Wanted, flags: tuple[str, ...], survey: Survey) -> Answer:
+def _bought(purchase: Purchase, resume: bool, cells: Cells, wanted: run_purchase.Wanted,
+            flags: tuple[str, ...], survey: Survey) -> Answer:
     """Buys what is missing, after all checks that need none of it.
 
     Whatever the noisy answers are, the draw ends with a schema, which is kept.
@@ -717,10 +722,10 @@ def _bought(purchase: Purchase, args: Train[Any], cells: Cells,
         text = draft.render(document, source, REMARK.format(
             source=source, rows=n, alone=at_most(cost, 3), delta=at_most(delta)))
         return Answer(
-            flags, _said(document, wanted, purchase, args.schema_share, alone),
+            flags, _said(document, wanted, purchase, alone),
             files={"schema.yaml": text.encode()})
 
-    return answered(dataclasses.replace(purchase, events=survey.events()), args.resume, draw)
+    return answered(dataclasses.replace(purchase, events=survey.events()), resume, draw)
 
 
 def _read(cells: Cells, wanted: run_purchase.Wanted, path: Path, unit: str | None,
@@ -744,8 +749,7 @@ def _joined(drafted: Json, declared: Json) -> Json:
     return document
 
 
-def _said(document: Json, wanted: run_purchase.Wanted, purchase: Purchase,
-          share: float, alone: float) -> str:
+def _said(document: Json, wanted: run_purchase.Wanted, purchase: Purchase, alone: float) -> str:
     """The line on a purchase: what it cost, and what it came to, all of it released."""
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
@@ -769,8 +773,53 @@ def _said(document: Json, wanted: run_purchase.Wanted, purchase: Purchase,
         labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
     else:
         labelled = "without a label, as --label names none"
-    budget = purchase.budget
+    budget, share = purchase.budget, wanted.share
     return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
             f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
             f"would give (by itself the purchase is epsilon {at_most(alone, 3)} at delta "
             f"{at_most(budget.delta)}); {labelled}{lost}; see {purchase.root / 'schema.yaml'}")
+
+
+def undeclared_frame(purchase: Purchase, cells: Cells, wanted: run_purchase.Wanted, resume: bool,
+                     refuse: Refuse | None) -> tuple[Schema, str]:
+    """Declares all columns of a frame of which no schema is given, as `undeclared_table` of a file.
+
+    Args:
+        purchase: What is to be bought, without its events.
+        cells: The frame, as texts.
+        wanted: All its columns, and the label.
+        resume: Whether the run folder is one to go on with.
+        refuse: Raises where a run on such data would be refused; called before a purchase. None
+            where nothing is promised: then the schema is read from the records.
+
+    Returns:
+        The schema, which is in the run folder too, and a line on what it cost.
+
+    Raises:
+        UserError: The label is no column, or the purchase would tell nothing; said before anything
+            is spent.
+    """
+    files, names, n = RunFolder(purchase.root), list(cells.columns), len(cells.rows)
+    label = wanted.label
+    if label is not None and label not in names:
+        raise UserError(f"--label {label}: the frame has no such column{nearest(label, names)}; "
+                        f"it has: {listed(names)}")
+    if not n or len(names) < 1 + (label is not None):
+        raise UserError(f"a frame of {n} rows and the columns {listed(names)} has nothing to train "
+                        "on; add rows, and a column beside the label")
+    if resume and files.schema.is_file() and not files.waiting:
+        return schema.of(files.schema), ""
+    if refuse is None:
+        answer = answered(purchase, resume, lambda _: _read(cells, wanted, Path("frame"), None, ()))
+        return schema.of(files.schema), answer.line
+    epsilon, delta = purchase.budget.epsilon, purchase.budget.delta
+    composition.check_budget(epsilon, delta, n)
+    survey = run_purchase.priced_survey(len(names), wanted.queries, n, epsilon, delta, wanted.share)
+    run_purchase.refuse_useless_schema(survey, n, epsilon)
+    if not resume or stored(purchase.root) is None:
+        spec = presets.numbers(len(names) - (label is not None))
+        refuse(Supposed("table", "if all columns were numbers", spec if label is not None else
+                        dataclasses.replace(spec, label=NO_LABEL), n, purchase.budget,
+                        survey.events(), ()))
+    answer = _bought(purchase, resume, cells, wanted, (), survey)
+    return schema.of(files.schema), answer.line

@@ -48,7 +48,7 @@ def test_the_api_is_what_is_listed(capsys):
     ({"runtime": {"devices": 1}}, "runtime a dpgen_jax.Runtime"),
     ({"resume": True}, "resume=True needs out, the folder"), ({"method": "dpmer"}, "mean 'dpmerf'"),
     ({"classes": None}, "pass accept_uncovered=True"), ({"stepz": 3}, "unknown field 'stepz'"),
-    ({"schema": 3}, "schema is a int; give the path"), ({"x": FRAME}, "with draft_schema")])
+    ({"schema": 3}, "schema is a int; give the path"), ({"x": FRAME}, "comes with label alone")])
 def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
     x, y = runs.images()
     stated = {"method": "dpmerf", "x": x, "y": y, "classes": 3, "epsilon": 1.0} | words
@@ -75,7 +75,7 @@ def test_flags_become_arguments():
     (lambda: dg.load_dataset("digits", channels=3), "^channels does not apply"),
     (lambda: dg.draft_schema(FRAME, label="il"), "^label il: no such column"),
     (lambda: dg.load("none"), "neither a run nor"),
-    (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "draft one with draft_schema")])
+    (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "by schema=FILE, or raise epsilon")])
 def test_no_call_of_python_answers_with_flags(call, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")

@@ -132,6 +132,21 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
     return dataclasses.replace(data, content=content_of_frame(frame))
 
 
+def from_texts(frame: pd.DataFrame, cells: Cells, schema: Schema) -> Dataset:
+    """Loads a frame by the texts of its cells, as a CSV file of them.
+
+    Args:
+        frame: The frame.
+        cells: Its cells, as `cells_of_frame` returns them without a schema.
+        schema: The schema.
+
+    Raises:
+        UserError: As `tables.csv`, with the row of the frame.
+    """
+    data = tables.table("frame", schema, [coded(schema, cells)], None)
+    return dataclasses.replace(data, content=content_of_frame(frame))
+
+
 def content_of_frame(frame: pd.DataFrame) -> str:
     """Returns a digest of a frame, whatever its schema. It is as private as the rows.
 
