@@ -1,22 +1,21 @@
 """The epsilon of a run, and the number of rounds or the noise that a target allows.
 
-Gaussian releases compose exactly; all others by privacy losses or by Renyi divergences, among
-them those of sampling without replacement. Host floats only.
+Gaussian releases compose exactly. Releases that are mu_i-GDP compose, adaptively, to
+sqrt(sum mu_i^2)-GDP, and no better statement holds (Dong, Roth and Su, "Gaussian Differential
+Privacy", JRSSB 2022, Corollary 2). One pair (mu, exact delta) therefore describes a whole run of
+Gaussian releases; `exact_epsilon` reads epsilon off it without a search over orders and without
+discretisation. All other releases compose by their privacy losses (`pld`) or by Renyi divergences;
+`epsilon_of` combines the kinds.
 
-Amplification by sampling without replacement: the Renyi divergences of a round.
+Sampling without replacement amplifies the guarantee (`sampled_curve`). The units of a round are
+drawn uniformly, without replacement, afresh for each round. Throughout
+q = sample_size / population and t = sensitivity / sigma. The bound on the Renyi divergences of a
+round is that of Wang, Balle and Kasiviswanathan, "Subsampled Renyi Differential Privacy and
+Analytical Moments Accountant", AISTATS 2019 (arXiv 1808.00087); the relation is replace-one of one
+unit. It needs the sample to stay secret, and each unit's state to be a function of its own data and
+of what was released before.
 
-Units are sampled uniformly, without replacement, afresh for each round. Throughout
-q = sample_size / population and t = sensitivity / sigma. The bound is that of Wang, Balle and
-Kasiviswanathan, "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", AISTATS
-2019 (arXiv 1808.00087); the relation is replace-one of one unit. It needs the sample to stay
-secret, and each unit's state to be a function of its own data and of what was released before.
-
-The epsilon of a run: Gaussian releases by their exact composition, and all others beside them.
-
-Composition (Dong, Roth and Su, "Gaussian Differential Privacy", JRSSB 2022, Corollary 2): releases
-that are mu_i-GDP compose, adaptively, to sqrt(sum mu_i^2)-GDP, and no better statement holds. One
-pair (mu, exact delta) therefore describes a whole run of Gaussian releases; `epsilon` reads it off
-without any search over orders and without discretisation.
+Everything is computed on the host, in Python floats.
 """
 
 from __future__ import annotations

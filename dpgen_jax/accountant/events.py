@@ -1,19 +1,14 @@
 """Privacy events: what a mechanism reports about its rounds, and sums that round upwards.
 
-Sums of what is charged, never below the exact ones.
-
-Floats are added as fractions and rounded up once; what is left of an allowance is rounded down.
-
-Privacy events of releases whose units are all known: no sampling amplifies them.
-
-`statement()` of each event is what a privacy statement says about it.
-
-Privacy events of releases of units that are sampled in secret: each holds a Gaussian event.
-
-The Gaussian event is the release that it would be if the sample were known.
-
-Everywhere in this folder `events` is a tuple of pairs (event, count): a release that happened, or
+Everywhere in this package `events` is a tuple of pairs (event, count): a release that happened, or
 may happen, `count` times.
+
+Most events describe a release whose units are all known: no sampling amplifies it. The event of a
+release whose units are sampled in secret contains a Gaussian event: the release as it would be if
+the sample were known. `statement()` of an event is its text in a privacy statement.
+
+Sums of charges are never below the exact ones: floats are added as fractions and rounded up once.
+What is left of an allowance is rounded down.
 """
 
 from __future__ import annotations

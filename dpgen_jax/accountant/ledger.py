@@ -1,14 +1,12 @@
 """The ledger: an append-only file of every privacy event of a run, and the only source of epsilon.
 
-Its lines are canonical JSON in a hash chain. The file is locked by one process, grows by whole
-lines, and can be read without a lock. A witness remembers lines elsewhere, to detect a rollback.
+A charge comes before its release. A block of rounds is reserved, on disk, before its noise is
+sampled; what really happened settles the reservation afterwards. Whatever the moment of a crash,
+the file counts at least what was released.
 
-The lines of a ledger file: canonical JSON in a hash chain.
-
-A line holds its record, `prev`, the hash of the line before (64 zeros for the first), and `hash`,
-SHA-256 over prev and the canonical JSON of the record (sorted keys, no spaces, ASCII). The chain
-shows accidents and careless edits; it cannot show that an older copy of the whole file was put
-back.
+The lines are canonical JSON in a hash chain. A line holds its record; `prev`, the hash of the line
+before (64 zeros for the first); and `hash`, SHA-256 over prev and the canonical JSON of the record
+(sorted keys, no spaces, ASCII). The kinds of records:
 
   header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
   open     incarnation: the run was resumed; reservations left open before stay charged in full;
@@ -19,18 +17,15 @@ back.
   extend   epsilon: from here on the target is this, larger than the one before
   torn     raw (base64), steps, events: a crash cut the last line; its bytes, and its charge
 
-An exclusive lock on a file: it ends with the process that holds it, however that ends.
+The file grows by whole lines and can be read without a lock. One process writes it under an
+exclusive lock, which ends with that process, however it ends. A lock belongs to one opening of the
+file: a second opening is refused in the same process, in another thread and in another process
+alike. A forked child shares its parent's lock.
 
-A lock belongs to one opening of the file, so that a second one is refused in the same process, in
-another thread and in another process alike. A forked child shares its parent's.
-
-Charge before release: a block of rounds is reserved, on disk, before its noise is sampled; what
-really happened settles it afterwards. Whatever the moment of a crash, the file counts at least what
-was released. `chain.py` describes the lines.
-
-A ledger can be copied, cut at the end of a line or replaced by an older one, and stay sound. A
-`Witness`, which knows of its lines from elsewhere, is asked before a run goes on, and told before
-noise is sampled.
+The chain shows accidents and careless edits. It cannot show a rollback: a ledger that was copied,
+cut at the end of a line or replaced by an older copy of the whole file is still a sound chain. A
+`Witness`, an outside record of the ledger's lines, detects that. It checks the ledger before a run
+goes on, and records the last line before noise is sampled.
 """
 
 from __future__ import annotations

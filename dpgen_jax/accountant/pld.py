@@ -1,36 +1,35 @@
 """Tight composition of many releases, by the sum of their privacy losses on a grid.
 
-The privacy loss of one release, on a grid: what `numeric` composes.
+Any number of Gaussian releases, Gaussian releases of Poisson-sampled units, and releases with
+discrete Laplace noise can be composed.
 
 A pair of laws (P, Q) dominates a mechanism if no pair of neighbours has a larger hockey-stick
 divergence H_g = sup_S P(S) - g Q(S), at any g >= 0. The privacy loss is ln dP/dQ under P.
+Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
+Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
+whole is read off the law of the sum of the releases' losses.
 
-On the grid: outcomes with masses (p, q), whose ln(p / q) lies between two nodes, are split between
-these so that both masses keep their sums. Whoever forgets the split has the old pair back, so the
-pair on the grid dominates it: H is unchanged at the nodes, and a chord of it between them, in g
-(Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations
-of Privacy Loss Distributions", PETS 2022). Losses above the last node count as infinite.
+The loss of one release is put on a grid. Outcomes with masses (p, q), whose ln(p / q) lies between
+two nodes, are split between these so that both masses keep their sums. Forgetting the split gives
+the old pair back, so the pair on the grid dominates it: H is unchanged at the nodes, and a chord of
+it between them, in g (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter
+Discrete Approximations of Privacy Loss Distributions", PETS 2022). Losses above the last node count
+as infinite.
 
 Nodes are multiples of a width, a power of two: 1/16 of the loss's root mean square, rounded down.
 From 32 widths on they lie 1/32 of the loss apart, but never more than 1/16 of what the loss changes
 over one standard deviation of the noise. The nodes of a wider grid are a subset of those of a finer
 one, so it dominates too.
 
-Tight composition of many releases by the sum of their privacy losses.
+Powers of characteristic functions give the law of the sum (Koskela, Jalko and Honkela, "Computing
+Tight Differential Privacy Guarantees Using FFT", AISTATS 2020), here of laws tilted by
+e^(order * loss). The mass of a tilted law lies where delta is decided, so that errors are small
+relative to delta, and not only relative to 1. All that is neglected is charged: losses beyond the
+grid, what wraps around, and rounding (`_NOISE`).
 
-It counts Gaussian releases of Poisson-sampled units, discrete Laplace noise and Gaussian releases,
-any number of each.
-
-Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
-Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
-whole is read off the law of the sum of the releases' losses (`loss`). Powers of characteristic
-functions give it (Koskela, Jalko and Honkela, "Computing Tight Differential Privacy Guarantees
-Using FFT", AISTATS 2020), here of laws tilted by e^(order * loss): their mass lies where delta is
-decided, so that errors are small beside delta, and not only beside 1.
-
-All that is neglected is charged: losses beyond the grid, what wraps around, rounding (`_NOISE`).
-Adding an event never makes the grid of another finer, and a coarser one dominates, so epsilon does
-not fall but for rounding, 1e-8 of it. It is within 1 % of that of far finer grids, mostly 0.1 %.
+Adding an event never makes the grid of another finer, and a coarser one dominates. So epsilon does
+not fall when an event is added, except by rounding, 1e-8 of it. It is within 1 % of the epsilon of
+far finer grids, mostly within 0.1 %.
 """
 
 from __future__ import annotations

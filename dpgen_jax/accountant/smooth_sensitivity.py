@@ -1,23 +1,17 @@
 """Smooth sensitivity: the only way to publish a data-dependent cost of Confident-GNMax.
 
-The cost of one GNMax query as a function of q, at one order, and how far a neighbour moves it.
-
 Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendix B: Algorithm 3 and Proposition 13 (local sensitivity), conditions C5 and C6 (B.4.2).
+appendices B and C: Algorithm 3 and Proposition 13 (local sensitivity), conditions C5 and C6
+(B.4.2). Smooth sensitivity: Nissim, Raskhodnikova and Smith, STOC 2007.
 
-How far votes at a distance of some teachers move the cost of one query more.
+Unit: one teacher; neighbouring: one teacher changes its vote in every query. The cost of one query
+is a function of q at one order (`Curve`). Its local sensitivity at distance d bounds how much one
+more teacher moves that cost, once d teachers have changed their votes. The smooth sensitivity SS of
+the total over queries (`total_rdp`) bounds by how much the total can differ at a neighbour, and
+ln SS itself differs by at most beta. All of these are as private as the votes. `Sanitiser` adds
+noise in proportion to SS and states what that costs.
 
-Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendix B. All of it is as private as the votes.
-
-Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendices B and C; smooth sensitivity: Nissim, Raskhodnikova and Smith, STOC 2007.
-
-Unit: one teacher; neighbouring: one teacher changes its vote in every query. `total_rdp` of the
-votes is private. Its smooth sensitivity SS bounds by how much it can differ at a neighbour, and
-ln SS differs by at most beta; `Sanitiser` adds noise in proportion and states what that costs.
-
-What comes out is an EX-POST bound at ONE order, fixed before the run: later queries depend on
+The result is an EX-POST bound at ONE order, fixed before the run: later queries depend on
 earlier answers, so a total over the queries that were met is a reading of what this transcript
 revealed, not a guarantee given beforehand, and the best of several orders would be a further look
 at the votes. Label it so, and never write it where an epsilon is expected. Every parameter must be

@@ -1,24 +1,18 @@
 """Compressed gradients: rotation and rounding to levels (D2P-Fed), count sketches (FetchSGD).
 
-The randomised Hadamard transform: rotates gradients before they are rounded to few levels.
+D2P-Fed (Wang, Jia and Song 2020, arXiv 2006.13039) rotates gradients by the randomised Hadamard
+transform and rounds them to k levels without bias (`KLevels`). The transform is x -> H S x, with S
+random signs and H the orthonormal Hadamard matrix. Whatever x is, its length is spread over all
+coordinates like that of a normal vector (Suresh et al., ICML 2017), so no entry needs a wide range.
+The signs come from a public key and depend on nothing private: rotating costs no privacy, and what
+is released may be rotated back by anyone (post-processing). Rows are padded with zeros to a power
+of two, which is public. Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages,
+but their levels are biased and their rows are not rotated back.
 
-x -> H S x, with S random signs and H the orthonormal Hadamard matrix: whatever x is, its length is
-spread over all coordinates like that of a normal vector (Suresh et al., ICML 2017), so no entry
-needs a wide range. D2P-Fed (Wang, Jia and Song 2020, arXiv 2006.13039) does so. The signs come from
-a public key and depend on nothing private: rotating costs no privacy, and what is released may be
-rotated back by anyone (post-processing). Rows are padded with zeros to a power of two, which is
-public.
-
-Rounding to k levels without bias: the messages of D2P-Fed (arXiv 2006.13039).
-
-Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages, but biased levels, and
-rows that are not rotated back.
-
-Count sketches of votes, as in FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682).
-
-They are of teachers that vote (Algorithm 7 of DataLens, arXiv 2103.11109). There, noise is added
-after the largest entries were chosen, so the choice itself is not private. Here it is added to the
-sum of the sketches, and whatever is read off it is post-processing.
+Count sketches are those of FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682), here of the
+votes of teachers (Algorithm 7 of DataLens). There, noise is added after the largest entries were
+chosen, so the choice itself is not private. Here it is added to the sum of the sketches, and
+whatever is read off that sum is post-processing.
 """
 
 from __future__ import annotations

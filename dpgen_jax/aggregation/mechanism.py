@@ -1,8 +1,7 @@
 """Mechanisms: bound, noise and schedule, what they cost, and the release itself.
 
-`LocalMechanism` adds the noise at the client: what leaves a client is already private.
-
 `release` is the only code of the package that turns a sum over units into a public value.
+`LocalMechanism` adds the noise at the client instead: what leaves a client is already private.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Messages without negative entries, and counts, sums and second moments by blocks.
 
-Messages without negative entries: replacing one moves the sum by sqrt 2 of its norm, not by 2.
-
-For integer vectors u, v >= 0 with |u|^2, |v|^2 <= N: |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
+Replacing a message without negative entries moves the sum by sqrt 2 of its norm, not by 2. Proof:
+for integer vectors u, v >= 0 with |u|^2, |v|^2 <= N, |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
 u.v >= 0; messages with signs may move by 4 N. `NonNegativeL2` takes any such vector, rounded to a
-grid; `CellVotes` takes the cells of tables that a record lies in, as they are: nothing is rounded.
+grid; `CellVotes` takes the cells of tables that a record lies in, without rounding.
 
-A record answers with one vector, the number of its block (its class, or its cell), and, where they
-are asked for, its shades. What is put on a grid, checked and sealed is that vector, a few hundred
-integers; what is summed are polynomials of it with integer coefficients: its block's count, its
-block's sum, and the products of its entries. They are made a chunk of records at a time and added
-by block, so that an array of [records, blocks x length] is never in memory.
+With `Moments` a record answers with one vector, the number of its block (its class, or its cell),
+and optionally its shades. Only this message, a few hundred integers, is put on a grid, checked and
+sealed. The sums are over polynomials of it with integer coefficients: the count of its block, the
+sum of its block, and the products of its entries. They are made a chunk of records at a time and
+added by block, so that an array of [records, blocks x length] is never in memory.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
 """Noise on integer sums, and the random bits that it is made of.
 
-Sources of the bits that noise and samples are made of.
+The secret bits come from the operating system, are used once and are never kept, except for a keyed
+digest of those of a round (`run.loop`). The protection is that of its generator: computational.
+There is no key that could leak, be used twice, or get into a checkpoint.
 
-The operating system's bits are used once and never kept, but for a keyed digest of those of a round
-(`run.loop`). The protection is that of its generator:
-computational. There is no key that could leak, be used twice, or get into a checkpoint.
+Gaussian noise is rounded. For an integer vector v, round(v + sigma Z) = v + round(sigma Z): adding
+`RoundedGaussian` draws to integer votes is post-processing of the Gaussian mechanism, and exact
+Gaussian accounting holds. No floating-point number is involved in a draw: neither a fingerprint of
+float rounding nor a truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
 
-For an integer vector v, round(v + sigma Z) = v + round(sigma Z): adding `RoundedGaussian` draws to
-integer votes is post-processing of the Gaussian mechanism, and exact Gaussian accounting holds.
-No floating-point number is involved in a draw: neither a fingerprint of float rounding nor a
-truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
-
-Discrete Laplace noise on integer counts inside a compiled release, exact to 2^-96 a bit.
-
-`single_releases` draws the same law on the host, without any error; a compiled step needs a number
-of random bits that is known beforehand.
+`DiscreteLaplace` draws its noise inside a compiled release, exact to 2^-96 a bit: a compiled step
+needs a number of random bits that is known beforehand. `single_releases` draws the same law on the
+host, without any error.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""Releases on the host with noise of their own: class counts, and queries for a table's schema.
+"""Single releases on the host with noise of their own: class counts, and queries for a schema.
 
-Exact discrete Laplace noise, drawn on the host in integer arithmetic, and noisy class counts.
+All of them count records in bins that do not depend on them, add noise, and compute the rest from
+the noisy counts only. Relation: replace-one, unit one record, n public.
 
-Only random bits and integers take part in a draw, so the law is the stated one for every output and
-a guarantee may be purely epsilon: no table ends, and no floating-point number is rounded.
+`class_counts` releases the size of each class; `bounds` and `categories` release the bounds of a
+number and the categories of one column. Their noise is exact discrete Laplace noise, drawn in
+integer arithmetic. Only random bits and integers take part in a draw, so the law is the stated one
+for every output and a guarantee may be purely epsilon: no table ends, and no floating-point number
+is rounded.
 
-Private queries for the schema of a table: bounds of a number, and categories.
-
-Both count records in bins that do not depend on them, add discrete Laplace noise, and compute the
-rest from the noisy counts alone. Relation: replace-one, unit one record, n public.
-
-Private queries of all columns of a table at once: what an undeclared schema is made of.
-
-Every record adds to one cell of each column's counts, so that all columns together are one vector
-whose L2 sensitivity grows with the square root of their number. All else that a schema says is
-computed from the noisy counts.
+`Survey` releases what an undeclared schema needs of all columns of a table at once, with rounded
+Gaussian noise. Every record adds to one cell of each column's counts, so that all columns together
+are one vector whose L2 sensitivity grows with the square root of their number.
 """
 
 from __future__ import annotations

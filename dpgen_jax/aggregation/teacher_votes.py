@@ -1,15 +1,14 @@
 """Votes of teachers: histograms of projected gradients with Confident-GNMax, and labels of fakes.
 
+The histograms are those of G-PATE (Long et al. 2021, arXiv 1906.09338), after the random projection
+of gradients of its Algorithm 2. The projection matrices come from a public key and depend on
+nothing private: projecting costs no privacy, and what is released in the projected space may be
+taken back by anyone (post-processing).
+
+The votes for a label, real or fake, of each queried fake, and the decoding of their noisy count,
+are the aggregation of PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
+
 A data-dependent number leaves by `upper_bound` only: through smooth sensitivity, with noise.
-
-Random projection of gradients: Algorithm 2 of G-PATE (Long et al. 2021, arXiv 1906.09338).
-
-The matrices come from a public key and depend on nothing private: projecting costs no privacy, and
-what is released in the projected space may be taken back by anyone (post-processing).
-
-Votes for a label, real or fake, of each queried fake, and the decoding of their noisy count.
-
-This is the aggregation of PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
 """
 
 from __future__ import annotations

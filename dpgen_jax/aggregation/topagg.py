@@ -1,13 +1,11 @@
 """TopAgg of DataLens (Wang et al. 2021, arXiv 2103.11109): top-k sign votes and thresholds.
 
-Decoders: from the noisy integer sum to what a method learns.
+Each row of a unit's message becomes at most k votes of +1 or -1, at its largest magnitudes
+(Algorithm 2). Before that, `norm_topk` and `dimension_topk` keep the largest entries of a gradient
+up to a share of its squared norm, or of its length (Algorithm 4 and Appendix A.2).
 
-They are post-processing, so they cost no privacy. A decoder is called with the noisy sum
-int32 [B, D] and the public number of units that answer.
-
-NormTopK: the largest entries of a gradient, up to a share of its squared norm, or of its length.
-
-Source: Algorithm 4 and Appendix A.2 of DataLens (Wang et al. 2021, arXiv 2103.11109).
+A decoder turns the noisy integer sum, int32 [B, D], and the public number of units that answer into
+what a method learns. It is post-processing, so it costs no privacy.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Arrays of records: checks, rows of mapped files that are read in blocks, and digests.
+"""Arrays of records: rows of mapped files that are read in blocks, checks, and digests.
 
-Rows of arrays that lie in mapped files: they are read some at a time, and not copied as a whole.
+The arrays of a large data set stay in mapped files. Their rows are read a block at a time and are
+never copied as a whole. A file must not change while it is in use.
 
-A file must stay as it is while it is in use.
+Everything that takes arrays from outside shares the checks. An error names the part of the data at
+fault, such as "train" or "synthetic", and the mend. A message may quote a label or a row number, so
+it is for the data holder only.
 
-Checks of arrays of records, shared by everything that takes them from outside.
-
-Each names the part of the data at fault, such as "train" or "synthetic", and the mend. A message
-may quote a label or a row number, so it is for the data holder only.
-
-Digests of many records as one array of bytes, and their order.
-
-An array has 16 bytes for each of them; as objects of Python they would take six times as much, and
-to sort them would take longer than to compute them.
+The digests of many records are one array of bytes, 16 for each record. As Python objects they would
+take six times as much memory, and sorting them would take longer than computing them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Files: bounded reading, strict JSON, atomic writing, and the limits of the platform.
 
-Features that some operating systems have and others lack, looked up in one place.
+Of the files that others wrote, only regular ones are read, and they never take more memory than is
+allowed. A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So
+the kind and the size of a file are checked before it is opened, and unpacked bytes are counted
+while they are read.
 
-Windows has no call that makes the names in a folder durable, its files have no owner's mode, and it
-opens files as text unless told otherwise. Imports nothing of this package.
+Features that some operating systems lack are looked up here only. Windows has no call that makes
+the names in a folder durable, its files have no mode for the owner, and it opens files as text by
+default.
 
-Files that others wrote: regular files only, and never more bytes in memory than are allowed.
-
-A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So the kind
-and the size of a file are looked at before it is opened, and what is unpacked is counted while it
-is read. Imports nothing but errors and platforms, so that every part may use it.
+The module imports nothing of the package but its errors, so that every part may use it.
 """
 
 from __future__ import annotations

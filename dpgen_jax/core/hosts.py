@@ -1,32 +1,29 @@
 """Several processes in one run: how they find each other, exchange messages, and end together.
 
-The place of this process among those of its run, as the system says that started them.
+Place. SLURM, Open MPI, Kubernetes and TPU pods know the number of each process. JAX reads it from
+them but does not report it: it starts its runtime at once, before the processes have met. So the
+place of this process is read here first (`place_in_batch_system`).
 
-JAX asks SLURM, Open MPI, Kubernetes and TPU pods for it, but tells nobody: it begins at once,
-before the processes have met (`core.hosts`).
+Meeting (`meet`). JAX ends a process with a stack trace if others do not come, and ends all of them
+if one comes twice or late. So, before JAX's own runtime starts on the same port, process 0 waits
+for all others. Each of them sends its number and its flags. Process 0 then answers all at once:
+that they can begin, or why they cannot. A process that comes later finds JAX's service instead,
+which does not speak this protocol. A process that dies while it waits is forgotten, and its
+replacement is accepted.
 
-The meeting of the processes of a run, before JAX's own runtime starts on the same port.
+Orders (`tell`, `hear`). Only the leader has the run folder, the ledger, the clock and the source of
+noise. Before everything that all devices must do together it sends an order to the others, which
+do the same with their own units. In a run of one process `tell` does nothing.
 
-JAX ends a process with a stack trace where others do not come, and ends all where one comes twice
-or late. So process 0 first waits here for all others, each of which says its number and its flags,
-and answers all at once: that they can begin, or why they cannot. Whoever comes later finds JAX's
-service instead, which does not speak as process 0 does here. A process that dies while it waits is
-forgotten, and whoever is started in its place is welcome.
+Trust. No record and no label is sent. The assignment of records to units and the bits of the noise
+are sent, and the devices add up their sums of messages over the same network. So the hosts and the
+network between them lie inside the trust boundary.
 
-The leader alone has the run folder, the ledger, the clock and the source of noise. Before each
-thing that all devices must do together it tells the others (`tell`), who hear it (`hear`) and do
-the same with the units that they have. With one process telling does nothing.
-
-No record and no label is told. Which unit has which record and the bits of the noise are, and the
-devices add up their sums of messages over the same network: the hosts and the network between them
-lie inside the trust boundary.
-
-The end of a run of several processes: all end, by the same exit code, and none waits for others.
-
-The others wait for orders of the process that leads (`core.hosts`). It tells them the end where it
-can; where a process cannot, it ends at once, and a broken connection tells them. That of the
-process that leads is noticed by a thread of each other one: JAX's own runtime, which the leader
-serves, would end them with its stack trace.
+End (`leading`, `alive`). All processes end with the same exit code, and none waits for others. The
+leader sends the end as an order where it can. A process that cannot send or receive orders ends at
+once, and its broken connection informs the others. Each other process has a thread that notices
+the end of the leader. Without that thread JAX's own runtime, which the leader serves, would end
+them with its stack trace.
 """
 
 from __future__ import annotations

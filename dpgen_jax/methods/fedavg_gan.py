@@ -2,11 +2,11 @@
 
 Source: Augenstein et al., "Generative Models for Effective ML on Private, Decentralized Datasets",
 ICLR 2020, Algorithm 1, arXiv 1911.06679. In a round each client trains the broadcast discriminator
-on its own records and fakes, and answers with how its weights moved, clipped as one vector; the
+on its own records and fakes, and answers with how its weights moved, clipped as one vector. The
 server adds the noisy mean of that to the weights and trains the generator against them, which
 touches no record.
 
-Unit: a client, with all its records. Different here: networks without normalisation by batch, whose
+Unit: a client, with all its records. Departures: networks without normalisation by batch, whose
 statistics would have to be released as well; fakes conditional on labels; one public pool of fakes
 for all clients of a round, instead of the generator itself; Adam for the generator; and
 noise that is accounted (the published run has a hundredth of the clip, an epsilon of millions).

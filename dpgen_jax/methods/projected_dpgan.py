@@ -10,11 +10,11 @@ a vote for one of a few bins, as in G-PATE; the noisy histograms are released, a
 projected back, move the discriminator. The generator is trained against it (post-processing).
 Nothing is sampled, so no amplification is claimed: every record answers in every step.
 
-The paper says no more than "gradient discretization and random projection applied to DPSGD". What
-is filled in here: the whole noisy histogram, which costs no more than its arg max; no batch
-normalisation in the discriminator, which would couple records; and the discriminator's loss on
-fakes, which is public, goes through the same projection and bins as the records, so that what both
-halves have in common cancels in the projection instead of becoming its noise.
+The paper says no more than "gradient discretization and random projection applied to DPSGD". This
+implementation adds: the whole noisy histogram, which costs no more than its arg max; no batch
+normalisation in the discriminator, which would couple records; and the same projection and bins for
+the discriminator's loss on fakes, which is public, as for the records, so that what both halves
+have in common cancels in the projection instead of becoming its noise.
 """
 
 from __future__ import annotations

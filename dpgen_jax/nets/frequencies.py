@@ -1,14 +1,14 @@
 """Linear features of images: low frequencies of a cosine transform, and oriented gradients.
 
-Source: Ahmed, Natarajan and Rao, "Discrete Cosine Transform", IEEE Trans. Computers 1974. Colours
-are turned into brightness and two opponent colours first, which take fewer frequencies, as in JPEG:
-eyes and classifiers alike need less of them. Everything here is a function of the schema alone.
+All features are functions of the schema only, and of no record.
 
-Oriented gradients of images: how much of an edge in each direction lies where.
+Low frequencies. Source: Ahmed, Natarajan and Rao, "Discrete Cosine Transform", IEEE Trans.
+Computers 1974. Colours are turned into brightness and two opponent colours first, which take fewer
+frequencies, as in JPEG: eyes and classifiers alike need less of them.
 
-Source: Dalal and Triggs, "Histograms of Oriented Gradients for Human Detection" (CVPR 2005). In
-them a linear classifier tells digits and garments apart nearly as well as a network does.
-Everything here is a function of the schema alone.
+Oriented gradients: the strength of edges by direction and place. Source: Dalal and Triggs,
+"Histograms of Oriented Gradients for Human Detection" (CVPR 2005). On these features a linear
+classifier tells digits and garments apart nearly as well as a network does.
 """
 
 from __future__ import annotations

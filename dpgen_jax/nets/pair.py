@@ -3,11 +3,11 @@
 A method calls `pair` and is then written for both kinds of records. Fakes are float32 of the shape
 [N, *spec.shape] in [0, 1], and differentiable; released records are what users get.
 
-Discriminators that see one record at a time, for gradients of single records; MLP generators.
-
-No batch normalisation and no statistics over a batch: with those a record would change what other
-records' gradients are, and clipping each gradient would bound nothing. Parameters are few, since
-the noise of a DP-SGD step grows with their number.
+`Conv` and `Mlp` are discriminators for the gradients of single records; `MlpGenerator` is their
+counterpart of linear layers. The discriminators have no batch normalisation and no statistics over
+a batch: with those a record would change what other records' gradients are, and clipping each
+gradient would bound nothing. They have few parameters, since the noise of a DP-SGD step grows with
+their number.
 """
 
 from __future__ import annotations

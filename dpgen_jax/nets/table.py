@@ -1,18 +1,20 @@
 """The conditional table networks, and those of PATE-GAN.
 
-Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; the label is joined
-as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
-value in [0, 1], a null flag, and the places of a one-hot. A fake row holds probabilities for the
-last two, so that a discriminator's gradient reaches the generator; a released row holds draws.
+An encoded row holds three sorts of features (`types.Column`): a value in [0, 1], a null flag, and
+the places of a one-hot. A fake row holds probabilities for the last two, so that a discriminator's
+gradient reaches the generator; a released row holds draws.
 
-The table networks of PATE-GAN, which the G-PATE paper runs on the credit card data.
+`TableGenerator` and `TableDiscriminator` are fully connected, as those of PATE-GAN (Yoon et al.,
+ICLR 2019); the label is joined as in `nets.image`.
 
-Source: Long et al., NeurIPS 2021, section 6.1 ("the same architecture as PATE-GAN"), and the code
-with which the PATE-GAN paper (Jordon, Yoon and van der Schaar, ICLR 2019) was written, as
-spalabucr/pategan-audit preserves it: two hidden layers of as many units as a row has features, tanh
-in the generator and ReLU in the discriminator, the label joined to the input of the first layer,
-latents of a quarter of the features, uniform on (-1, 1); no normalisation. Here the label is
-one-hot, and columns of categories are a softmax as in `nets.table`.
+`PateGanGenerator` and `PateGanDiscriminator` are the networks of PATE-GAN itself, which the G-PATE
+paper runs on the credit card data. Source: Long et al., NeurIPS 2021, section 6.1 ("the same
+architecture as PATE-GAN"), and the code with which the PATE-GAN paper (Jordon, Yoon and van der
+Schaar, ICLR 2019) was written, as spalabucr/pategan-audit preserves it: two hidden layers of as
+many units as a row has features, tanh in the generator and ReLU in the discriminator, the label
+joined to the input of the first layer, latents of a quarter of the features, uniform on (-1, 1); no
+normalisation. Here the label is one-hot, and columns of categories are a softmax as in
+`TableGenerator`.
 """
 
 from __future__ import annotations

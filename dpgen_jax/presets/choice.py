@@ -1,9 +1,9 @@
 """The method and preset for data where the user names none, the short help, and reached scores.
 
-These are the kind of the data, their shape, the number of records, a public name where they have
-one, and epsilon. No record is looked at, so a choice costs nothing. A preset that was made for a
-data set serves that one alone; all other data get a general one, whose teachers, votes and windows
-are scaled to them, or a line that says which methods have one.
+Only public facts decide: the kind of the data, their shape, the number of records, a public name
+where they have one, and epsilon. No record is looked at, so a choice costs nothing. A preset that
+was made for a data set serves only that one. All other data get a general preset, whose teachers,
+votes and windows are scaled to them, or a line that names the methods that have one.
 """
 
 from __future__ import annotations

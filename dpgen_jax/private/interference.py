@@ -1,7 +1,7 @@
 """Non-interference: what the change of one record does to units and to their messages.
 
-Each unit is visited as the library visits it, on two sets of records. What is opened here is for
-the data holder, who changes a record on purpose.
+Each unit is visited as the library visits it, on two sets of records. The values that are opened
+here are for the data holder, who changes a record on purpose.
 """
 
 from __future__ import annotations

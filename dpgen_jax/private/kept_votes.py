@@ -1,21 +1,18 @@
 """The vote sums of a run, kept in private/, and what the data holder reads from them.
 
-Protocols of mechanisms whose votes are kept: the numbers that a reading of the votes needs.
+The votes are one file of int32, appended a block at a time, before the block is settled in the
+ledger. Each round has its counts [queries, bins], then which queries were answered [queries]. Where
+all queries are answered, a round has the counts [queries] of the second of two labels, or the sums
+[queries] of signed votes. What a crash cut off is dropped when the file is read: those rounds are
+charged at their worst.
 
-`aggregation` has the mechanisms themselves, which this folder does not import.
+The data holder reads agreement and a data-dependent epsilon of a finished run from them. The file
+and the readings are as private as the records. A reading decides nothing and is exported nowhere:
+it leaves this folder through `for_the_holder` only, to be shown on the data holder's own terminal.
+The one way to publish a data-dependent number is `aggregation.teacher_votes`.
 
-The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
-
-One file of int32, appended a block at a time, before the block is settled in the ledger: for each
-round the counts [queries, bins], then which queries were answered [queries]; where all are, counts
-[queries] of one label alone, or sums [queries] of signed votes. The file is as private as the
-records. What a crash cut off is dropped when it is read: those rounds are charged at their worst.
-
-Reads the votes of a finished run for the data holder: agreement, and a data-dependent epsilon.
-
-All of it is as private as the records. It decides nothing and is exported nowhere; `Reading` leaves
-this folder through `for_the_holder` alone, to be shown on the data holder's own terminal. The one
-way to publish a data-dependent number is `aggregation.teacher_votes`.
+`aggregation`, which this folder does not import, has the mechanisms. Protocols name the numbers of
+a mechanism that a reading needs.
 """
 
 from __future__ import annotations

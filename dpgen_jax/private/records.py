@@ -1,11 +1,12 @@
 """Private records: sealed as `Private[Records]`, checked against the schema, and dealt to units.
 
-Deals records to units: teachers and subjects by a keyed hash, clients by what they brought.
+Records are dealt to teachers by a keyed hash (`assign`), subjects likewise with all their rows
+(`by_subject`), and clients have the records that they brought (`by_client`).
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
-public). The key is 32 uniform bytes of the operating system, kept in private/ and given to nobody.
-So the order of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to
-the strength of BLAKE2b as a pseudorandom function, and independent of the records.
+public). The key is 32 uniform bytes of the operating system, kept in private/ and shared with
+nobody. So the order of the places by their keyed hash is a uniformly random permutation P of
+0..n-1, up to the strength of BLAKE2b as a pseudorandom function, and independent of the records.
 
   1. Lists whose places are public (rows of an array or of a table): for every P, the records of
      exactly one unit differ between neighbours.
@@ -24,8 +25,8 @@ and what was released. A run with a known key (a seeded one) has no guarantee an
 add-or-remove the number of records changes too, and with it every unit's share; that relation is
 refused for teachers (`aggregation.mechanism`).
 
-`simulated` deals in the same way, and the same proof holds for one record: a simulated client is a
-teacher. Its bound is proven for all records of a client, of which one record is a part.
+`simulated_partition` deals in the same way, and the same proof holds for one record: a simulated
+client is a teacher. Its bound is proven for all records of a client, of which one record is a part.
 
 Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
 name change; the number of subjects U and the limit k are public, the number of rows is not). First

@@ -1,14 +1,13 @@
 """The state of units where it exceeds the devices: slabs in host memory or files, and blocks.
 
 A slab is some units on the devices. While it is computed the next one is read and the one before is
-written. Sums of integers do not depend on order, so a release is the one that units on the devices
-give. What lies here is scratch: it is changed in place within a round, and a run goes on from its
-checkpoints alone, which hold copies.
+written. Sums of integers do not depend on order, so the release is the same as with all units on
+the devices. The state outside of the devices is scratch: it is changed in place within a round, and
+a run resumes from its checkpoints only, which hold copies.
 
-Converts stacked units to and from blocks of bounded size.
-
-So saving them needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on
-devices, chunks or padding.
+For a checkpoint, stacked units are converted to and from blocks of bounded size, so that saving
+needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on devices,
+chunks or padding.
 """
 
 from __future__ import annotations

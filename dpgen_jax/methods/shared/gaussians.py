@@ -1,18 +1,18 @@
-"""Gaussians of each class from noisy sums: estimates, a classifier, and images. All is public.
+"""Gaussians of each class from noisy sums: estimates, a classifier, and images.
 
-Estimates of means and covariances through noise: for public use, on released values.
+Everything here is public: functions of released values and public keys.
 
-The eigenvalues of a symmetric [k, k] matrix of noise, of standard deviation s off its diagonal, lie
-within 2 sqrt(k) s by the semicircle law (Wigner 1958). What of a noisy covariance is below that
-edge could be noise alone; what is above is shortened by what the noise adds to it (Benaych-Georges
-and Nadakuditi, Advances in Mathematics 2011).
+Means and covariances are estimated through noise. The eigenvalues of a symmetric [k, k] matrix of
+noise, of standard deviation s off its diagonal, lie within 2 sqrt(k) s by the semicircle law
+(Wigner 1958). Eigenvalues of a noisy covariance below that edge could be noise alone and are cut;
+those above are reduced by what the noise adds to them (Benaych-Georges and Nadakuditi, Advances in
+Mathematics 2011).
 
-A private linear classifier, by which a mixture's samples are kept.
-
-Where classes look alike, as shirts and pullovers do, Gaussians put the border between them in the
-wrong place, while the same budget draws it well in a classifier: logistic regression on oriented
-gradients, by Newton's method. It starts on images of the mixture, which also say how curved the
-loss is: both are public, and of the records only few gradients are needed, each a noisy sum.
+A linear classifier selects the samples of a mixture. Where classes look alike, as shirts and
+pullovers do, Gaussians put the border between them in the wrong place, while the same budget draws
+it well in a classifier: logistic regression on oriented gradients, by Newton's method. It starts on
+images of the mixture, from which the curvature of the loss is measured too. Both are public, so
+only a few gradients are needed of the records, each a noisy sum (`classifier_gradient`).
 """
 
 from __future__ import annotations

@@ -1,44 +1,36 @@
 """Models beyond a tree, fitted to released counts: a graphical model, and a mixture of products.
 
-A mixture of products over columns and a class, as arrays: sampled, conditioned.
+Both are public, on released counts only, and request no table of their own. All tables that were
+released are fitted by least squares: columns with the class, the tree's edges, and coarse tables of
+all pairs, of which a tree uses only those of its edges.
 
-Each class has components of its own. A record's component is drawn given its class, and then each
-column by itself: the group of its bin by the component, the bin in the group by the class, and
-inside the bin by the histogram of its cells.
+The graphical model is fitted by private-PGM (package `mbi`). A column of a tree gets a second
+parent, a neighbour of its first, where the coarse table of that pair differs from the tree's by
+more than its noise. The model is the one of the most entropy, over groups of bins; inside a group
+a column's bins are those of the tree. Cliques have three columns and the class at most, so the
+junction tree's size is known before anything is released. Source: McKenna, Sheldon and Miklau,
+"Graphical-model based estimation and inference for differential privacy" (2019, arXiv 1901.09136),
+whose code `mbi` is.
+
+In the mixture of products each class has components of its own. A record's component is drawn given
+its class, and then each column by itself: the group of its bin by the component, the bin in the
+group by the class, and inside the bin by the histogram of its cells. Its arrays:
 
   share     float32 [C]           of the classes
   mix       float32 [C, K]        P(component | class)
   table     float32 [d, C, K, G]  P(group | component)
   within    float32 [d, C, B]     P(bin | class, group); P(bin | component) is proportional to the
                                   `table` of its group times it, also where a condition scaled it
-  bin_of, group_of, fine, start, width, parent: as `methods.shared.table_tree` has them; the last
-  says
-                                  which tables were released
+  bin_of, group_of, fine, start, width, parent: as `methods.shared.table_tree` has them; `parent`
+                                  shows which tables were released
 
-A graphical model beyond a tree, fitted to the released counts by private-PGM (package `mbi`).
-
-Public, on released counts alone: it asks for no table of its own. A column of a tree gets a second
-parent, a neighbour of its first, where the coarse table of that pair stands out of its noise from
-what the tree says of it. All tables together (columns beside the class, the tree's edges, coarse
-pairs) are then fitted by least squares in a model of the most entropy, over groups of bins; inside
-a group a column's bins are those of the tree. Cliques have three columns and the class at most, so
-the junction tree's size is known before anything is released.
-
-Source: McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for
-differential privacy" (2019, arXiv 1901.09136), whose code `mbi` is.
-
-A mixture of products made by a small network, fitted to all released counts of a table.
-
-Public, on released counts alone: it asks for no table of its own. Fixed random points go through a
-network, which makes a component of each, for every class: distributions of the groups of columns.
-All tables that were released (columns beside the class, the tree's edges, and the coarse tables of
-all pairs, of which a tree uses its edges' alone) are fitted by least squares in parts of their
-noise, with a penalty on the mutual information of components and columns.
-
-Source: MargNet (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
-Aydore et al., "Differentially Private Query Release Through Adaptive Projection" (2021, arXiv
-2103.06641), mixtures of products fitted to noisy answers. Departures: the tables are those that
-`marginals` asks for, each class has components of its own, and information is penalised.
+A small network makes the mixture: fixed random points go through it, and each becomes a component,
+for every class: distributions of the groups of columns. Misfits are measured in units of the noise,
+with a penalty on the mutual information of components and columns. Sources: MargNet (2025, arXiv
+2511.13893), a network fitted to marginals chosen as AIM does; and Aydore et al., "Differentially
+Private Query Release Through Adaptive Projection" (2021, arXiv 2103.06641), mixtures of products
+fitted to noisy answers. Departures: the tables are those of `methods.marginals`, each class has
+components of its own, and information is penalised.
 """
 
 from __future__ import annotations

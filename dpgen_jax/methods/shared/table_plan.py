@@ -1,17 +1,17 @@
 """The plan of noisy tables: cells and tables to count, from the schema and public numbers.
 
-The finest cells of the columns of a table, by the declared schema alone, and back to features.
+`Grid` has the finest cells of the columns, by the declared schema only, and the way back to
+features. A category or an ordinal has a cell for each value, and so has an integer of few values.
+Any other number has one for each bound, where clipped values and zeros pile up, and cells of equal
+width between them, as it is encoded. Behind them each special value has a cell, and null.
 
-A category or an ordinal has a cell for each value, and so has an integer of few values. Any other
-number has one for each bound, where clipped values and zeros pile up, and cells of equal width
-between them, as it is encoded. Behind them each special value has a cell, and null.
+The columns that are learned (`learned`) are those that follow from no others: a column that is a
+function of others is left out. Of two dates or times whose order a constraint keeps, as
+`admitted <= discharged`, the lower one is learned, and how far the other lies above it, on a log
+scale. Bins are too wide to order two dates in one of them, and rows that are mended lose what lies
+between the two.
 
-The columns of a table that are learned: those that follow from no others.
-
-A column that is a function of others is left out. Of two dates or times whose order a constraint
-keeps, as `admitted <= discharged`, the lower one is learned, and how far the other lies above it,
-on a log scale: bins are too wide to say which of two dates in one of them comes first, and rows
-that are mended lose what lies between them.
+`Plan` has the tables of each step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The public side of noisy tables: it learns from each release, and chooses the next tables.
 
-Noisy histograms of numbers as steps: neighbouring cells are alike where noise hides more.
-
-Of a range with generous bounds most cells are empty, and the positive noise of hundreds of them
-adds up, far from where any record is. So the cells are cut into dyadic pieces of
-one height each, as many as pay: the cut is the one of least squares with a price for each piece,
-found exactly from the smallest pieces up.
+Noisy histograms of numbers are smoothed to steps: neighbouring cells are alike where noise hides
+any difference. Of a range with generous bounds most cells are empty, and the positive noise of
+hundreds of them adds up, far from where any record is. So the cells are cut into dyadic pieces of
+one height each. The cut is the one of least squares with a price for each piece, found exactly from
+the smallest pieces up.
 
 Source: dyadic CART, Donoho, "CART and best-ortho-basis: a connection" (Annals of Statistics 1997).
 """

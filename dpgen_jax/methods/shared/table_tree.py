@@ -1,63 +1,49 @@
 """A tree over columns and a class: fitted to noisy tables, sampled and conditioned.
 
-Columns beside a class, of which each has at most two parents: evidence is passed up exactly.
-
-Both parents of a column are neighbours of each other, so the columns with their parents and the
-class are the cliques of a junction tree, and one pass from the leaves to the roots is exact. A tree
-is the case of one parent.
-
-Source: Lauritzen and Spiegelhalter, "Local Computations with Probabilities on Graphical Structures"
-(1988).
-
-A tree over columns beside a class, as arrays: made of noisy tables, sampled, conditioned.
-
 The model is P(class) times, for each column, P(bin | class, group of the parent's bin), and inside
 a bin the histogram of its cells. A root has no parent, and its rows are the same for every group.
+Its arrays:
 
   share     float32 [C]           of the classes
   table     float32 [d, C, G, B]  P(bin | class, group of the parent)
   parent    int32 [d]             the parent of each column, -1 for a root
-  second    int32 [d]             of a graphical model (`methods.shared.table_models`) alone:
-  another
-                                  parent, or -1; `table` is then [d, C, G^2, B], by both groups
+  second    int32 [d]             only of a graphical model (`methods.shared.table_models`):
+                                  another parent, or -1; `table` is then [d, C, G^2, B], by both
+                                  groups
   order     int32 [d]             columns, each behind its parent
   bin_of    int32 [d, W]          the bin of each cell
   group_of  int32 [d, B]          the group of each bin
   fine      float32 [d, W]        masses of the cells; only their shares in a bin count
   start, width  float32 [d, W]    of the encoded values in a cell
 
-Shapes that a class may have in a column of numbers: its ranks follow a beta distribution.
+Evidence is passed up exactly, also where a column has two parents. Both parents of a column are
+neighbours of each other, so the columns with their parents and the class are the cliques of a
+junction tree, and one pass from the leaves to the roots is exact. A tree is the case of one parent.
+Source: Lauritzen and Spiegelhalter, "Local Computations with Probabilities on Graphical Structures"
+(1988).
 
-Ranks are those of all records, so that the class as a whole lies evenly over them. A class that
-keeps to one end of a column, as frauds do, piles up in the first or the last bin. Where noise hides
-it in every single column, it is found by what the columns have in common: how often each shape is
-met. Shapes are few, their masses in bins follow from the masses of all records, and what
-they explain is compared with what a smooth ratio explains (`table_prior`).
+The fit (`Fit`) is public, on released counts only. Noisy counts are averaged by their precision,
+brought to masses that are possible, and shrunk where they show no more than noise, towards what the
+tables above them give: columns with the class by an empirical Bayes estimate, edges by the positive
+part of James and Stein's factor ("Estimation with Quadratic Loss", 1961).
 
-Source: mixtures over a grid with fitted weights, Kiefer and Wolfowitz (1956) as computed by Koenker
-and Mizera, "Convex optimization, shape constraints, compound decisions, and empirical Bayes rules"
-(JASA 2014).
+The empirical Bayes estimate is that of the deviations of a class from all records in a column
+(`expected_deviations`). Deviations and noise are taken for Gaussian. In a number the ratio of a
+class's density to that of all changes smoothly with the log odds of the rank, which leaves both
+tails free; each category has a ratio of its own. How far ratios lie from 1 is a mixture over a grid
+of scales. In addition the ranks of a class in a number may follow one of a few beta distributions
+(`shape_cumulative`); the ranks are those of all records, over which the class as a whole would lie
+evenly. A class that keeps to one end of a column, as frauds do, piles up in the first or the last
+bin, where no smooth ratio stands out. Where noise hides it in every single column, it is found by
+what the columns have in common: all columns of a class share the weights of scales and shapes,
+which are fitted to them. Where no column stands out of the noise, all ratios are pulled to 1; a
+column that does stand out keeps its deviation.
 
-Expected deviations of a class from all records in a column, given noisy counts.
-
-Deviations and noise are taken for Gaussian. In a number the ratio of a class's density to that of
-all changes smoothly with the log odds of the rank, which leaves both tails free; each category has
-a ratio of its own. How far ratios lie from 1 is a mixture over a grid of scales. Beside these a
-number may have one of the shapes of `table_shapes`: a rare class that keeps to the ends of columns
-is found by them where no smooth ratio stands out. All columns of a class share the weights of
-scales and shapes, which are fitted to them: where no column stands out of the noise, all are pulled
-to 1, and a column that does keeps what it says.
-
-Source: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery rates:
-a new deal" (Biostatistics 2017); here along the principal axes of a Gaussian process, and beside
-shapes.
-
-From noisy tables to the arrays of a tree: public, on released counts alone.
-
-Noisy counts are averaged by their precision, brought to masses that are possible, and shrunk where
-they say no more than noise does, towards what the tables above them say: columns beside the class
-as `table_prior` has it, edges by the positive part of James and Stein's factor ("Estimation with
-Quadratic Loss", 1961).
+Sources: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery
+rates: a new deal" (Biostatistics 2017), here along the principal axes of a Gaussian process, and
+together with shapes; mixtures over a grid with fitted weights, Kiefer and Wolfowitz (1956) as
+computed by Koenker and Mizera, "Convex optimization, shape constraints, compound decisions, and
+empirical Bayes rules" (JASA 2014).
 """
 
 from __future__ import annotations
