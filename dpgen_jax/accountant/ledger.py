@@ -271,7 +271,7 @@ def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
 
 
 def chained_lines(processes: int) -> Record:
-    """Returns what the line of a start says of the processes that make it: nothing of one.
+    """Returns the entry `processes` of a start by several processes; empty for one.
 
     Args:
         processes: How many they are.
@@ -280,7 +280,7 @@ def chained_lines(processes: int) -> Record:
 
 
 def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
-    """The inverse of `line`.
+    """The inverse of `chained_line`.
 
     Args:
         previous: Hash of the line before.
@@ -290,8 +290,8 @@ def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
         The record and the line's hash.
 
     Raises:
-        ValueError: The line is not the one, to the byte, that `line` writes; also another error of
-            DAMAGE.
+        ValueError: The line is not, to the byte, the one that `chained_line` writes; also another
+            error of DAMAGE.
     """
     record = json.loads(text)
     record.pop("hash")
@@ -393,7 +393,7 @@ def _brief(error: BaseException) -> str:
 
 
 BESIDE = WINDOWS
-"""Nobody else can read a file that is locked on Windows: there NAME.lock stands for it."""
+"""Other processes cannot read a file that is locked on Windows, so NAME.lock is locked instead."""
 
 
 def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
@@ -402,14 +402,14 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
     Args:
         path: The file.
         descriptor: Open on it; the caller's, before and after.
-        create: Whether a file beside it may be made, where one stands for it.
+        create: Whether a separate lock file may be made, on systems that need one.
 
     Returns:
         The descriptor that holds the lock until it is closed: the one that was given, or another.
 
     Raises:
         BlockingIOError: It is locked.
-        OSError: Its file system has no locks; or no file is beside it, and none may be made.
+        OSError: Its file system has no locks; or there is no lock file, and none may be made.
     """
     holder = descriptor
     if BESIDE:
@@ -425,10 +425,10 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
 
 
 def give_up_lock(holder: int, descriptor: int) -> None:
-    """Closes what `hold` opened; a lock of the file itself ends where its owner closes it.
+    """Closes what `hold_lock` opened; a lock of the file itself ends where its owner closes it.
 
     Args:
-        holder: What `hold` returned.
+        holder: The descriptor that `hold_lock` returned.
         descriptor: What it was given.
     """
     if holder not in (-1, descriptor):
@@ -439,7 +439,7 @@ MOST_BYTES = files.JSON_BYTES
 
 
 def open_ledger(path: Path, flags: int) -> int:
-    """Opens the file of a ledger for its owner alone.
+    """Opens the file of a ledger, with access for its owner only.
 
     Args:
         path: The file.
@@ -626,7 +626,7 @@ class AppendOnlyFile:
 
 
 class Witness:
-    """Knows nothing and refuses nothing; others override."""
+    """An outside record of a ledger, which detects a rollback; this one records nothing."""
 
     def accept(self, ledger: Ledger) -> None:
         """Checks a ledger before a line is appended to it.
@@ -771,7 +771,7 @@ class Ledger:
     """An open ledger, locked for this process. Made by `create` or `open`; a context manager."""
 
     def __init__(self, path: Path, descriptor: int, witness: Witness):
-        """For `create` and `open` alone."""
+        """For `create` and `open` only."""
         self.path = path
         self._file = AppendOnlyFile(path, descriptor)
         self._witness = witness
@@ -921,7 +921,7 @@ class Ledger:
         self._witness.record(self)
 
     def declare(self, config_hash: str) -> None:
-        """Says of which configuration this is, where purchases came before it was known.
+        """Records the hash of the configuration, if purchases came before it was known.
 
         On disk when this returns. The header of such a ledger has an empty `config_hash`.
 

@@ -56,7 +56,7 @@ from dpgen_jax.accountant import composition
 from dpgen_jax.core.errors import UserError
 
 _CHUNK = 4096
-"""distinct queries whose bounds are held at a time; the rest of a run is a few numbers a query"""
+"""Distinct queries whose bounds are in memory at a time; the rest is a few numbers a query."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -491,7 +491,7 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
     noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
     as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
     law. Both ways need that the bit is all that is released: of a released count only the
-    data-independent cost holds. Sums over queries are ex-post, as above.
+    data-independent cost holds. Sums over queries are ex-post, as of `confident_gnmax_rdp`.
 
     Args:
         needed: The smallest count that passes.
@@ -536,7 +536,7 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
 
 
 _ABOVE_ONE = 1 + np.geomspace(1e-2, 1e6, 33)
-"""candidates for mu1 and mu2: which ones are tried changes how tight a bound is, not its truth"""
+"""Candidates for mu1 and mu2. The choice changes how tight a bound is, not its validity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -639,7 +639,7 @@ class TopAgg:
             orders: Orders [A], > 1.
 
         Returns:
-            RDP [Q, A]; inf where the theorem says nothing.
+            RDP [Q, A]; inf where the theorem does not apply.
         """
         orders, log_q = require_orders(orders), np.asarray(log_q, float)
         best = np.full((len(log_q), len(orders)), np.inf)

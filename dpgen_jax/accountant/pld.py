@@ -60,7 +60,7 @@ LossAt = Callable[[Values], np.ndarray]
 OutcomeOf = Callable[[np.ndarray], np.ndarray]
 
 ORDERS = np.concatenate([[0.0], 2.0 ** (np.arange(-112, 161) / 8)])
-"""at which moments are known; fixed, so that epsilon cannot fall when an event is added"""
+"""The orders of the moments; fixed, so that epsilon cannot fall when an event is added."""
 
 _FAR = 10.0  # standard deviations to the last node: 1e-23 of the loss is above
 _LOUDEST = 1e12  # a message over sigma; noise below that counts as none
@@ -319,11 +319,12 @@ class Law(NamedTuple):
 
 
 def beside(others: Callable[[Events, float], float], events: Events, delta: float) -> float:
-    """An epsilon of any events, those of NEW kinds by their privacy losses.
+    """An epsilon of any events, those of the kinds NEW by their privacy losses.
 
     The two parts add up by basic composition, with a part of delta each. LaplaceEvents may also
     count as purely private, if that is cheaper: for few of them. The result is never less than what
-    `others` says of the events that it knows, so that adding one that it does not know never helps.
+    `others` gives for the events that it knows, so that adding an event of another kind never
+    lowers it.
 
     Args:
         others: From events and a delta to the epsilon of all kinds but NEW.
@@ -355,9 +356,8 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
     """An epsilon at which events of KINDS together are (epsilon, delta)-private.
 
     The distance tau between sampled and ideal laws is charged as `composition.exact_epsilon`
-    proves:
-    delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee (a
-    message of 0 is one that a replaced unit may send, so replace-one events cover it).
+    proves: delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee
+    (a message of 0 is one that a replaced unit may send, so replace-one events cover it).
 
     Args:
         events: Pairs (event, count), merged, each of one of KINDS.
@@ -477,7 +477,7 @@ def _sum(laws: list[Law], order: float) -> Law:
 
 
 def _regridded(law: Law, width: float, order: float) -> Law:
-    """The same law on a finer grid; on a coarser one what dominates it, by the split of `loss`."""
+    """The same law on a finer grid; on a coarser one a law that dominates it (`share_up`)."""
     losses = (law.first + np.arange(len(law.mass))) * law.width
     cell = np.floor(losses / width).astype(int)
     above = losses - cell * width

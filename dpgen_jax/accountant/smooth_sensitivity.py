@@ -35,7 +35,7 @@ from dpgen_jax.core.errors import UserError
 
 _GRID = 4000
 _DEEPEST = -3000.0
-"""points, and smallest ln q, of the check of the conditions"""
+"""Points, and smallest ln q, of the grid on which C5 and C6 are checked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +236,7 @@ def threshold_table(threshold: float, sigma: float, order: float, n_teachers: in
 
 def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: float,
               sigma2: float, order: float, rounding: Rounding = ROUNDED) -> float:
-    """The total whose smooth sensitivity this file bounds; private.
+    """The total whose smooth sensitivity this module bounds; private.
 
     It is `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
     data-independent cost even where the data-dependent bound is smaller (which it is only where
@@ -351,7 +351,7 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
 
 
 STEPS, LOG_STEPS = 2**20, 1024
-"""steps of the grids: of the largest total, and of beta"""
+"""Steps of the public grids of a `Sanitiser`: of the largest total, and of beta."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -450,7 +450,7 @@ class Sanitiser:
     def place(self, total_rdp: float, ss: float, most: float) -> Placed:
         """The whole numbers from which the two releases start.
 
-        Noise in floats would tell of the floats under it. So both numbers become whole steps h and
+        Noise in floats would reveal the floats under it. So both numbers become whole steps h and
         g = beta / 1024 of public grids, a multiple of neither being private, and the noise is
         round(sigma Z): for an integer v, v + round(sigma Z) = round(v + sigma Z) is post-processing
         of the Gaussian mechanism that `rdp` prices, but for the total variation of the sampled law.

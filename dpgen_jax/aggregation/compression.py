@@ -51,7 +51,7 @@ def random_signs(key: Array, rows: int, columns: int) -> Array:
         columns: D.
 
     Returns:
-        float32 [B, width(D)] of -1 and 1.
+        float32 [B, padded_width(D)] of -1 and 1.
     """
     return jax.random.rademacher(key, (rows, padded_width(columns)), jnp.float32)
 
@@ -60,11 +60,11 @@ def rotate(signs: Array, x: Array) -> Array:
     """Returns H S x.
 
     Args:
-        signs: float32 [B, width(D)].
+        signs: float32 [B, padded_width(D)].
         x: float32 [..., B, D].
 
     Returns:
-        float32 [..., B, width(D)].
+        float32 [..., B, padded_width(D)].
     """
     chex.assert_rank(signs, 2)
     chex.assert_axis_dimension(signs, -1, padded_width(x.shape[-1]))
@@ -77,8 +77,8 @@ def unrotate(signs: Array, rotated: Array, columns: int) -> Array:
     """Returns the inverse of `rotate`, S H.
 
     Args:
-        signs: float32 [B, width(D)].
-        rotated: float32 [..., B, width(D)].
+        signs: float32 [B, padded_width(D)].
+        rotated: float32 [..., B, padded_width(D)].
         columns: D.
 
     Returns:
@@ -117,9 +117,9 @@ class KLevels:
     holds; of the discrete Gaussian only a bound by zCDP is known, which allows fewer rounds.
 
     A row is scaled until its length is `reach` or its largest entry is k - 1, whichever comes
-    first, so no entry is cut off, and an entry becomes one of the two levels beside it with the
+    first, so no entry is cut off, and an entry becomes one of its two neighbouring levels with the
     probability that makes the mean exact: the mean message has the direction of the row. Rows that
-    were rotated (`hadamard`) are hardly ever stopped by their largest entry.
+    were rotated (`rotate`) are hardly ever limited by their largest entry.
 
     Attributes:
         levels: k, the integers -(k - 1), -(k - 3), ..., k - 1, so log2(k) bits for an entry.

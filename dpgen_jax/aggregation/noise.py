@@ -156,7 +156,7 @@ TERMS = 7
 
 @functools.lru_cache(maxsize=8)
 def padded_table(sigma: float) -> np.ndarray:
-    """Returns uint32 [2^n - 1, 3]: thresholds, filled up with a number that is above every draw."""
+    """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number that is above every draw."""
     values = thresholds(sigma)
     size = (1 << len(values).bit_length()) - 1
     data = b"".join(v.to_bytes(12, "big") for v in values) + b"\xff" * 12 * (size - len(values))
@@ -613,7 +613,7 @@ def laplace_thresholds(scale: float, digits: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=8)
 def thresholds_as_words(scale: float, digits: int) -> np.ndarray:
-    """Returns `thresholds` as uint32 [J, 3], the highest word first.
+    """Returns `laplace_thresholds` as uint32 [J, 3], the highest word first.
 
     Args:
         scale: In steps of the integer grid.

@@ -358,7 +358,7 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 
 
 def least_count(epsilon: float, delta: float) -> int:
-    """Returns the noisy count from which `categories` shows a value; a function of the price alone.
+    """Returns the noisy count from which `categories` shows a value; a function of the price only.
 
     Args:
         epsilon: The price.
@@ -403,11 +403,11 @@ KINDS, VALUES, NAMES = "survey kinds", "survey values", "survey names"
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """The queries that a schema is bought by.
+    """The queries from which an undeclared schema is estimated.
 
     Attributes:
-        columns: K, the columns whose kinds are asked for; once each.
-        queries: Q, how many queries of values are asked for, at most.
+        columns: K, the columns whose kinds are released, once each.
+        queries: Q, the most queries of values.
         kinds: The noise on the counts of kinds.
         values: The noise on the counts of values.
         names_delta: The chance that a name of a single record comes out of any of the queries.
@@ -428,7 +428,7 @@ class Survey:
         alone (b of them) agree in the outcome that none is shown, so they are at a distance of
         1 - (1 - p)^max(a, b) <= Q p. All noise is independent, so the whole release is a
         composition of the Gaussian one and of one that is (0, Q p)-private, and the threshold is
-        the least with Q p <= names_delta. Which queries are asked may follow from earlier answers.
+        the least with Q p <= names_delta. The choice of queries may depend on earlier answers.
 
     Source:
         Dong, Roth and Su, "Gaussian Differential Privacy" (arXiv 1905.02383) for the counts;
@@ -443,7 +443,7 @@ class Survey:
     most: int
 
     def events(self) -> Events:
-        """Returns the cost of all queries, whichever of them are asked."""
+        """Returns the cost of all queries, whether or not they are made."""
         kinds = self.kinds.event(2 * self.columns, self.columns * self.most)
         values = self.values.event(2 * self.queries, self.queries * self.most)
         return ((dataclasses.replace(kinds, mechanism=KINDS), 1),

@@ -27,9 +27,9 @@ BLOCK = 2**26
 
 
 class Picked:
-    """Some rows of an array in a file, which are read when they are asked for.
+    """Some rows of an array in a file, which are read when they are used.
 
-    It has of an array what those need that read it row by row, and `np.asarray` reads all.
+    It offers the part of an array's interface that reading by rows needs; `np.asarray` reads all.
 
     Attributes:
         base: The array [n, ...].
@@ -44,7 +44,7 @@ class Picked:
         """Picks rows.
 
         Args:
-            base: The array [n, ...], which nobody changes.
+            base: The array [n, ...], which must not change.
             rows: int [m], which of its rows.
         """
         self.base, self.rows = base, rows
@@ -74,11 +74,11 @@ def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Returns rows of an array, which stay where they lie.
 
     Args:
-        array: [n, ...], which nobody changes, or rows that were picked before.
+        array: [n, ...], which must not change, or rows that were picked before.
         rows: bool [n], which of them.
 
     Returns:
-        A `Picked`, which has of an array what reads it row by row.
+        A `Picked`, which can be read row by row like an array.
     """
     base, known = ((array.base, array.rows) if isinstance(array, Picked)
                    else (array, np.arange(len(array))))
@@ -104,7 +104,7 @@ def mapping(array: Any) -> mmap.mmap | None:
 
 
 def forget(array: Any) -> None:
-    """Lets go of the memory into which a mapped file was read; what is read again is the same.
+    """Frees the memory into which a mapped file was read; the file can be read again.
 
     Args:
         array: Any array; one that lies in no file stays as it is.
@@ -115,7 +115,7 @@ def forget(array: Any) -> None:
 
 
 def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
-    """Yields the places of rows, as many at a time as `BLOCK` has; what was read is let go of.
+    """Yields the places of rows, as many at a time as `BLOCK` has; frees what was read before.
 
     Args:
         array: [n, ...], or rows that were picked.

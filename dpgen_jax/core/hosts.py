@@ -66,7 +66,7 @@ class BatchPlace(NamedTuple):
 
 
 def place_in_batch_system(seconds: int) -> BatchPlace | None:
-    """Returns this process's place; None where this version of JAX does not tell.
+    """Returns this process's place; None where this version of JAX does not report it.
 
     Args:
         seconds: How long a system may take to name the machine of process 0.
@@ -98,10 +98,10 @@ def place_in_batch_system(seconds: int) -> BatchPlace | None:
 
 MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dataset", "--schema",
               "--test-csv", "--class-names", "--public-dataset")
-"""Flags of which each machine may have its own: paths, of which the content is compared later"""
+"""Flags that may differ between machines: paths, whose content is compared later"""
 MOST_BYTES = 2**20
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
-"""seconds, seconds and times after which a machine that says nothing at all is gone"""
+"""TCP settings (seconds, seconds, times) by which a machine that does not respond is lost"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a connection lives; it has said all it has to."""
+    """Whether the process at the other end of a connection lives; it has nothing more to send."""
     connection.setblocking(False)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
@@ -302,7 +302,7 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
 
 
 def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
-    """Tells a process why it cannot begin, or with no error the number of threads that all have."""
+    """Sends a process the reason why it cannot begin or, without error, the number of threads."""
     with contextlib.suppress(OSError):
         _send(connection, {"error": error, "threads": threads})
 
@@ -367,8 +367,8 @@ class Team:
         count: How many there are.
         index: The number of this one.
         machines: On how many machines they run.
-        signal: The one that asked another process to stop, of which the leader has heard.
-        ended: Whether all know that the run has ended, so that whoever leaves is not missed.
+        signal: The signal to stop that another process got and reported to the leader.
+        ended: Whether all processes know that the run has ended, so that one may leave.
         connections: Those of the meeting: of the leader to all others, of another one to it.
     """
 
@@ -392,7 +392,7 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
         return
     import jax
 
-    # Else JAX would catch SIGTERM, and nobody would hear of it.
+    # Otherwise JAX would catch SIGTERM, and the run would not notice it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     place = _place(hosts)
@@ -456,12 +456,12 @@ def machines() -> int:
 
 
 def leads() -> bool:
-    """Returns whether this process leads: it does where it is alone."""
+    """Returns whether this process leads; a single process does."""
     return Team.index == 0
 
 
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
-    """Tells the other processes what all do next.
+    """Sends an order to the other processes: the next thing that all do.
 
     Args:
         order: What to do.
@@ -477,10 +477,10 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
 
 
 def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Waits for what the leader tells.
+    """Waits for the leader's next order.
 
     Args:
-        signal: One that asked this process to stop; the leader is told.
+        signal: A signal to stop that this process got; it is reported to the leader.
 
     Returns:
         The order, its words and its arrays.
@@ -492,7 +492,7 @@ def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.n
 
 
 def signal_of_others() -> int | None:
-    """Returns the signal by which another process was asked to stop, as far as it has told."""
+    """Returns the signal to stop that another process got and has reported, if any."""
     return Team.signal
 
 
@@ -610,7 +610,7 @@ GONE = ("another process has ended, or cannot be reached; its own last line says
 
 @contextlib.contextmanager
 def leading(code: Callable[[], int]) -> Iterator[None]:
-    """Tells the others, who wait for orders, that the run has ended, and with what exit code.
+    """Sends the end of the run, and its exit code, to the others, which wait for orders.
 
     Args:
         code: The exit code of a run that ends without an error.
@@ -632,10 +632,10 @@ def leading(code: Callable[[], int]) -> Iterator[None]:
 
 
 def end_at_once(code: int) -> None:
-    """Ends this process where it is one of several; a single one goes on.
+    """Ends this process if it is one of several; a single one goes on.
 
-    In the middle of what all do together the others hear no order. The process that leads sends
-    them its exit code on the connections of their meeting; of another, a broken one tells them.
+    During a joint computation the others receive no order. So the leader sends them its exit code
+    over the connections of the meeting; the end of another process shows as a broken connection.
 
     Args:
         code: The exit code.
@@ -664,10 +664,10 @@ def _exit_code(error: BaseException) -> int:
 
 @contextlib.contextmanager
 def alive() -> Iterator[None]:
-    """Ends this process at once where it fails and the others do not know, who wait for it.
+    """Ends this process at once if it fails while the others still wait for it.
 
-    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
-    tells them. Where the process that leads is gone, the others end with a line.
+    An orderly exit would wait for minutes for the others, which wait for this process. A broken
+    connection informs them at once. If the leader is gone, the others end with one line.
     """
     if not leads() and Team.connections:
         threading.Thread(target=_watch, args=Team.connections, daemon=True).start()
@@ -693,9 +693,9 @@ def alive() -> Iterator[None]:
 
 
 def _meet_at_the_end() -> None:
-    """Waits until all are done, of processes that no order has ended, as of a rehearsal.
+    """Waits until all processes are done, if no order has ended them, as in a rehearsal.
 
-    Until then `_watch` ends this one where the process that leads fails.
+    Until then `_watch` ends this one if the leader fails.
     """
     if Team.ended or count() == 1:
         return
@@ -706,7 +706,7 @@ def _meet_at_the_end() -> None:
 
 
 def _watch(leader: socket.socket) -> None:
-    """Waits until the process that leads has ended; then this one ends too, by its exit code."""
+    """Waits until the leader has ended; then this process ends too, by the leader's exit code."""
     leader.settimeout(None)
     try:
         said = leader.recv(1)
@@ -718,10 +718,10 @@ def _watch(leader: socket.socket) -> None:
 
 
 def _tell_code(code: int) -> None:
-    """Tells the others, where this process leads, by what exit code it ends at once.
+    """Sends the exit code to the others, if this process leads, before it ends at once.
 
-    It waits for them to end first: JAX's runtime, which this process serves, could else end them
-    with its stack trace before they read the code.
+    It waits for them to end first: otherwise JAX's runtime, which this process serves, could end
+    them with its stack trace before they read the code.
     """
     others = Team.connections if leads() else ()
     for connection in others:
@@ -735,7 +735,7 @@ def _tell_code(code: int) -> None:
 
 
 def _leave() -> None:
-    """Parts from the others, who know that the run has ended and are at the same point."""
+    """Leaves JAX's runtime; the others know that the run has ended and are at the same point."""
     if count() > 1:
         import jax
 
@@ -743,6 +743,6 @@ def _leave() -> None:
 
 
 def _is_connection(error: BaseException) -> bool:
-    """Whether JAX lost another process, which it tells in errors of several kinds."""
+    """Whether JAX lost another process, which it reports by errors of several kinds."""
     return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
             or "gloo" in str(error).lower())

@@ -73,7 +73,7 @@ class Config(MethodConfig):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The generator: a function of released values and public keys alone.
+    """The generator: a function of only released values and public keys.
 
     Attributes:
         params: The weights.

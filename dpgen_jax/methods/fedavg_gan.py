@@ -165,7 +165,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism | LocalMechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: parameters of the discriminator.

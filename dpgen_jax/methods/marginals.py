@@ -53,7 +53,7 @@ from dpgen_jax.methods.shared.table_tree import Fit
 
 
 def voted(p: Plan, cells: Array, weight: Array) -> Array:
-    """Returns cells and weights float32 [2, V], with votes for no cell behind those that count."""
+    """Returns cells and weights float32 [2, V], padded with votes for no cell."""
     spare = p.columns + jnp.arange(p.votes - len(cells))
     weight = jnp.concatenate([weight, jnp.zeros(len(spare), weight.dtype)])
     return jnp.stack([jnp.concatenate([cells, spare]), weight]).astype(jnp.float32)
@@ -68,7 +68,7 @@ def votes_of_histograms(p: Plan, code: Array, label: Array) -> Array:
 
 
 def votes_of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """The coarse groups of each pair of columns; then the bin of each column beside the class."""
+    """The coarse groups of each pair of columns; then the bin of each column with the class."""
     if not p.pairs:
         return voted(p, jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
     columns = np.arange(p.d)
@@ -90,13 +90,13 @@ def votes_of_class(p: Plan, label: Array, query: Public, weight: Array, rare: Ar
 
 
 def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """Returns the cell of each column beside the class, int32 [d]."""
+    """Returns the cell of each column with the class, int32 [d]."""
     columns = jnp.arange(p.d)
     return (columns * p.classes + label) * p.bins + query.bin_of[columns, code]
 
 
 def votes_of_tables(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """The bin of each column beside the class; then its group beside that of its parent."""
+    """The bin of each column with the class; then its group beside that of its parent."""
     columns, cells = np.arange(p.d), joint_cells(p, code, label, query)
     if not p.pairs:
         return voted(p, cells, query.weights[:p.d])
@@ -153,7 +153,7 @@ class Config(RecordUnits):
 
 
 def plan(config: Config, spec: Spec) -> Plan:
-    """Returns what tables are asked for, from public numbers alone.
+    """Returns the plan of tables, from public numbers only.
 
     Raises:
         UserError: for images.
@@ -258,7 +258,7 @@ class _Model:
 
     Attributes:
         finalize: from the public state to the model's arrays.
-        refinement: what goes on from there on the host, or None.
+        refinement: the estimate on the host that follows `finalize`, or None.
         sample: as `table_tree.sample`.
         conditional: as `table_tree.conditional`.
     """

@@ -215,7 +215,7 @@ def rounds_of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: f
 
 
 def logged(public: Public) -> tuple[Public, Metrics]:
-    """Returns the public state with what is logged of it."""
+    """Returns the public state with its metrics."""
     return public, {"directions": jnp.sum(public.spectrum > 0).astype(jnp.float32),
                     "released_norm": jnp.linalg.norm(public.first)}
 
@@ -230,7 +230,8 @@ CLASSIFIER: dict[str, Any] = {"first": 1.0, "mend": "leave --classifier out"}
 RADIUS = 1.2
 """Longest distance to a cell that counts in full, over the expected root of its mean square."""
 MOST_PRODUCTS = 4_000_000
-"""of all cells together where the formulas decide: 16 MB, whose noise takes 48 MB of bits"""
+"""Most products of all cells together, if `cells` is not set: 16 MB, whose noise takes 48 MB of
+bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,11 +296,11 @@ class Config(RecordUnits):
 
 
 def sizes(config: Config, spec: Spec) -> Sizes:
-    """Returns the sizes of what is asked: a function of the configuration and the schema alone.
+    """Returns the sizes of the rounds: a function of only the configuration and the schema.
 
-    What was left out follows from n mu, records times the square root of what all rounds cost in
-    mu^2 (twice that where records are zeroed out, who move a sum by half): by how much a mean over
-    all records stands out of the noise.
+    Fields that were left out follow from n mu: by how much a mean over all records stands out of
+    the noise. That is the number of records times the square root of the cost of all rounds in mu^2
+    (twice that for zero-out, where a record moves a sum by half).
 
     Raises:
         UserError: For a table, and for more frequencies than an image has pixels.

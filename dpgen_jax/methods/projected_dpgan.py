@@ -183,7 +183,7 @@ def reconstruct(projection: Projection, u: Array) -> list[Array]:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: the discriminator, one matrix a layer.

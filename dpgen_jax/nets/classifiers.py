@@ -283,9 +283,9 @@ class ConvNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions of 3x3 beside a path without them.
+    """Two convolutions of 3x3 with a shortcut.
 
-    That path is a convolution of 1x1 where the size or the number of channels changes.
+    The shortcut is a convolution of 1x1 where the size or the number of channels changes.
     """
 
     features: int

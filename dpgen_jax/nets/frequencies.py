@@ -43,7 +43,7 @@ def cosines(size: int, count: int) -> np.ndarray:
 
 
 def frequencies(images: Array, count: int) -> Array:
-    """Returns the low frequencies of images: what an orthonormal basis of them has as coordinates.
+    """Returns the low frequencies of images: their coordinates in an orthonormal basis.
 
     Args:
         images: float32 [..., H, W, ch].
@@ -82,7 +82,7 @@ def restored(low: Array, spec: ImageSpec, count: int) -> Array:
 
 
 def n_frequencies(spec: ImageSpec, count: int) -> int:
-    """Returns M of `low_frequencies`.
+    """Returns M, the number of values that `frequencies` returns.
 
     Args:
         spec: The schema of the images.
@@ -118,7 +118,7 @@ DIRECTIONS = 6
 PLACES = 7
 """Places a side, at most."""
 BRIGHTNESS = 0.25
-"""The factor of brightness beside that of edges."""
+"""The factor of brightness relative to that of edges."""
 
 
 def n_features(spec: ImageSpec) -> int:

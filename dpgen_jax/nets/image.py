@@ -121,7 +121,7 @@ class Generator(nn.Module):
 
     Batch normalisation keeps the statistics of exactly one call: after one call with `train=True`
     and `mutable=['batch_stats']` on a large public batch, calls with `train=False` give each image
-    as a function of its own latent and label alone.
+    as a function of its own latent and label only.
     """
 
     net: GeneratorNet
@@ -281,7 +281,7 @@ class Discriminator:
     def patches(self, x: Array) -> Array:
         """Gathers what the first layer reads of each block.
 
-        It depends on the images alone, so it can be computed once for many steps.
+        It depends only on the images, so it can be computed once for many steps.
 
         Args:
             x: images [..., H, W, ch] in [0, 1].

@@ -36,7 +36,7 @@ from dpgen_jax.nets.table import probabilities
 class RandomFeatures:
     """The random features phi(x) of a record x, a vector of Euclidean norm 1.
 
-    It consists of a constant, so that a mean of phi tells how many records there were; the places
+    It consists of a constant, so that a mean of phi shows how many records there were; the places
     of all one-hots of a table; and cosines and sines.
 
     Attributes:

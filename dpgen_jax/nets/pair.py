@@ -51,7 +51,7 @@ class Discriminator(Protocol):
     def features(self, x: Array) -> Array:
         """Gathers what `apply_patches` reads of sealed records x (as in `Records`).
 
-        It depends on the records alone, so it can be computed once for many steps.
+        It depends only on the records, so it can be computed once for many steps.
         """
 
     def patches(self, x: Array) -> Array:
@@ -71,7 +71,7 @@ class Generator:
     Attributes:
         module: maps (z, labels, train) to fakes, and keeps the statistics of its last call with
             train.
-        release: maps (key, fakes) to records as they are released, each from its own fake alone.
+        release: maps (key, fakes) to records as they are released, each from its own fake only.
         distribution: of the latents.
     """
 
@@ -161,8 +161,8 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
         spec: the schema.
         generator: widths of the generator.
         discriminator: widths of the discriminator.
-        layers: of images those of the published code (`nets.image`) or of the paper (`nets.image`);
-            of tables this library's (`nets.table`) or of the paper (`nets.table`).
+        layers: those of the published code or of the paper, for images (`nets.image`); this
+            library's or those of the paper, for tables (`nets.table`).
 
     Raises:
         UserError: for other layers, and for images whose height or width is no multiple of 4.

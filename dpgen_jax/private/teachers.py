@@ -72,7 +72,7 @@ def check_message(message: Array, method: Method) -> None:
 
     Args:
         message: What `Method.answer` returned.
-        method: The method, whose bound says B.
+        method: The method, whose bound has B.
 
     Raises:
         TypeError: The rank, the number of rows or the type is another one.
@@ -87,7 +87,7 @@ def check_contribution(votes: Array, method: Method) -> None:
 
     Args:
         votes: What `Mechanism.contribution` returned.
-        method: The method, whose mechanism says which shape it has.
+        method: The method, whose mechanism has the shape.
 
     Raises:
         TypeError: The shape or the type is another one.
@@ -118,7 +118,7 @@ def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
 
 @contextmanager
 def _named(function: str) -> Iterator[None]:
-    """Says which function of the method returned what is wrong."""
+    """Adds to an error which function of the method returned the wrong value."""
     try:
         yield
     except AssertionError as error:
@@ -500,9 +500,9 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
 
 
 def meet(layout: Layout) -> None:
-    """Opens the ways by which devices of several processes talk, while nobody is late.
+    """Opens the connections between the devices of several processes while all are on time.
 
-    The first talk waits half a minute for all of them, which a compilation may outlast.
+    The first exchange waits half a minute for all of them, which a compilation may outlast.
 
     Args:
         layout: How units lie on devices.
@@ -586,7 +586,7 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
 
     def one(unit: Units, own_records: Records, private_input: Array) -> tuple[Units, Array]:
         if layout.sampled:
-            # A message may not tell in which place, and so beside whom, its unit was sampled.
+            # A message must not depend on the place of its unit, and so on the rest of the sample.
             key = jax.random.fold_in(jax.random.key(0), private_input[0])
             unit = dataclasses.replace(unit, key=jax.random.key_data(key))
         unit, votes = query_unit(method, unit, own_records, this.query, this.step, private_input)

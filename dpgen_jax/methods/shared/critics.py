@@ -269,7 +269,7 @@ def _fresh(net: ResNet) -> Fakes:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         weights: of the generator, arrays by name (`ResNet.init`).
@@ -317,7 +317,7 @@ class Extra:
 
     Attributes:
         ask: `ask(key, material, step)` -> public values of the query.
-        init: `init(key)` -> the state that a unit keeps beside its critic.
+        init: `init(key)` -> the state that a unit keeps in addition to its critic.
         learn: `learn(key, state, x, y, query)` -> state, of x float32 [m, H, W, ch] and y [m].
         direction: `direction(key, state, x, y, query, slope)` -> the answer [B, H, W, ch]; slope is
             the gradient at each fake of the critic's score and of its weighted class score.
@@ -471,7 +471,7 @@ def _warm_start(config: CriticConfig, spec: ImageSpec, net_d: Critic,
                 critic_step: Callable[..., PyTree]) -> Pretraining | None:
     """A plain WGAN on the unit's own records, whose generator is not kept.
 
-    Source: the published pretrain.py, where each of 1,000 critics is a run of its own.
+    Source: the published pretrain.py, where each of 1,000 critics is a separate run.
     """
     if not config.warm_steps:
         return None

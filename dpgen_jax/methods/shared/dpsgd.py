@@ -152,7 +152,7 @@ LOSSES: dict[str, tuple[Loss, Loss, Loss]] = {
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: parameters of the discriminator.

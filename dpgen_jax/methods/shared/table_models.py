@@ -1,8 +1,9 @@
 """Models beyond a tree, fitted to released counts: a graphical model, and a mixture of products.
 
-Both are public, on released counts only, and request no table of their own. All tables that were
-released are fitted by least squares: columns with the class, the tree's edges, and coarse tables of
-all pairs, of which a tree uses only those of its edges.
+Both are public, on released counts only, and request no table of their own. They are fitted by
+least squares to tables that were released: columns with the class, the tree's edges, and coarse
+tables of pairs, of which a tree uses only those of its edges. The graphical model takes the pairs
+within its cliques, the mixture all pairs.
 
 The graphical model is fitted by private-PGM (package `mbi`). A column of a tree gets a second
 parent, a neighbour of its first, where the coarse table of that pair differs from the tree's by
@@ -107,7 +108,7 @@ class Facts:
     def grouped_noise(self) -> np.ndarray:
         """Standard deviations of the masses of `grouped`, [d].
 
-        The estimates of columns, of histograms too, are surer than their tables beside the class.
+        The estimates of columns, of histograms too, are surer than their tables with the class.
         """
         p = self.fit.plan
         joint = np.maximum(np.asarray(self.fit.noise(self.public.joint_precision), float), LEAST)
@@ -225,17 +226,17 @@ MOST_SECONDS = 1800
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-    """Lets mbi count in float64, as it asks for when it is imported."""
+    """Lets mbi count in float64, as its import requires."""
     with jax.enable_x64(True), warnings.catch_warnings(action="ignore"):
         yield
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Memory and time that a fit takes at most, by the plan alone.
+    """Memory and time that a fit takes at most, by the plan only.
 
     Attributes:
-        megabytes: of memory, beside what the library takes.
+        megabytes: of memory, without that of the library.
         seconds: of one core.
     """
 
@@ -315,8 +316,8 @@ def refined_graphical(fit: Fit, public: Any, model: Model) -> Model:
 def second_parents(facts: Facts) -> np.ndarray:
     """Returns the second parent of each column, int [d], or -1.
 
-    Of a column's first parent the parent and the earlier children are tried, which are neighbours
-    of it; the one whose coarse table is furthest from what the tree says, beyond noise, is taken.
+    Candidates are the neighbours of a column's first parent: its parent and its earlier children.
+    The one whose coarse table differs most from the tree's, beyond noise, is taken.
     """
     parent, order = facts.public.parent, facts.public.order
     second, before = np.full(len(parent), -1), list[int]()
@@ -362,7 +363,7 @@ def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
 
     p, public = facts.fit.plan, facts.public
     edge, edge_noise, sure = facts.edge_masses, facts.edge_noise, facts.grouped_noise
-    # A column without a table beside the class is modelled alone: nothing is known of the two.
+    # A column without a table with the class is modelled without it: nothing is known of the two.
     measured = [mbi.LinearMeasurement(table.ravel(), (p.d, i), float(sure[i])) if beside else
                 mbi.LinearMeasurement(table.sum(0), (i,), float(sure[i]))
                 for i, (table, beside) in enumerate(zip(
@@ -462,7 +463,7 @@ class Targets:
     Attributes:
         grouped: [d, C, G], masses of a column's groups and the class.
         grouped_noise: [d], standard deviations of the noise of these masses.
-        beside: [d], 1 where the table of a column and the class was released; else the column alone
+        beside: [d], 1 where the table of a column and the class was released; else only the column
             is known.
         parent: int32 [e], the parent in each edge of the tree.
         child: int32 [e], its column.
@@ -558,14 +559,14 @@ def _in_32_bits(array: Any) -> Array:
 
 
 def seconds(plan: Plan) -> float:
-    """Returns the seconds of one core that a fit takes at most, by the plan alone."""
+    """Returns the seconds of one core that a fit takes at most, by the plan only."""
     cells = plan.d * plan.groups * (plan.groups + WIDTH) + (COARSE * (plan.d + 1))**2
     products = plan.classes * components(plan) * (WIDTH**2 + cells)
     return SECONDS_AT_START + SECONDS_A_PRODUCT * NETWORK_STEPS * products
 
 
 def components(plan: Plan) -> int:
-    """Returns K, the components of a class; where no network is fitted all would be the same."""
+    """Returns K, the components of a class; 1 without pairs: all would be the same."""
     return max(COMPONENTS // plan.classes, FEWEST) if plan.pairs else 1
 
 

@@ -31,13 +31,17 @@ The empirical Bayes estimate is that of the deviations of a class from all recor
 (`expected_deviations`). Deviations and noise are taken for Gaussian. In a number the ratio of a
 class's density to that of all changes smoothly with the log odds of the rank, which leaves both
 tails free; each category has a ratio of its own. How far ratios lie from 1 is a mixture over a grid
-of scales. In addition the ranks of a class in a number may follow one of a few beta distributions
-(`shape_cumulative`); the ranks are those of all records, over which the class as a whole would lie
-evenly. A class that keeps to one end of a column, as frauds do, piles up in the first or the last
-bin, where no smooth ratio stands out. Where noise hides it in every single column, it is found by
-what the columns have in common: all columns of a class share the weights of scales and shapes,
-which are fitted to them. Where no column stands out of the noise, all ratios are pulled to 1; a
-column that does stand out keeps its deviation.
+of scales.
+
+In addition the ranks of a class in a number may follow one of a few beta distributions
+(`shape_cumulative`). The ranks are those of all records, so that a class like all records lies
+evenly over them, and the masses of a shape in bins follow from the masses of all records. A class
+that keeps to one end of a column, as frauds do, piles up in the first or the last bin, where no
+smooth ratio stands out. How well shapes explain the counts is compared with how well a smooth ratio
+does. Where noise hides a class in every single column, it is found by what the columns have in
+common: all columns of a class share the weights of scales and shapes, which are fitted to them.
+Where no column stands out of the noise, all ratios are pulled to 1; a column that does stand out
+keeps its deviation.
 
 Sources: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery
 rates: a new deal" (Biostatistics 2017), here along the principal axes of a Gaussian process, and
@@ -62,7 +66,7 @@ from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
 
 PARENTS = ("parent", "second")
-"""The arrays of a model that name parents; a tree has the first alone."""
+"""The arrays of a model that name parents; a tree has only the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,7 +413,7 @@ def shape_deviations(total: Array, is_number: Array) -> Array:
 SCALES = np.array([0.0, *np.geomspace(0.05, 12.8, 9)], np.float32)
 """Standard deviations of ratios of densities."""
 REACH = 2.0
-"""Log odds of the rank over which one ratio tells of another."""
+"""Length scale of the ratios' covariance, in log odds of the rank."""
 SLOPE = 0.7
 """The share of the variance of a ratio that is a slope along the log odds; the rest is rough."""
 ODDS = np.pi**2 / 3
@@ -564,8 +568,8 @@ class Fit:
     def inside(self, masses: Array, noisy: Array, bin_of: Array) -> Array:
         """Returns the masses of cells, with neighbours of one bin alike where noise hides them.
 
-        Of thousands of codes most have less than the noise of a cell, which alone would choose
-        those that are ever drawn. Masses of bins stay, and other columns are as they were.
+        Of thousands of codes most have less than the noise of a cell, so that noise would choose
+        the codes that are ever drawn. Masses of bins and other columns do not change.
 
         Args:
             masses: [d, W], of sum 1.
@@ -596,7 +600,7 @@ class Fit:
         return first.at[rows, bin_of].min(jnp.where(real, least, self.plan.groups - 1))
 
     def rare(self, public: Public) -> Array:
-        """Whether a class is rare, bool [C], by the histogram of the first step alone.
+        """Whether a class is rare, bool [C], by the histogram of the first step only.
 
         They are the rarest ones, of together at most `rare_share` of the records, and never all.
         """
@@ -618,7 +622,7 @@ class Fit:
         return share / share.sum(), share.sum()
 
     def precision(self, public: Public) -> Array:
-        """Returns the precisions of the tables beside the classes, [d, C]."""
+        """Returns the precisions of the tables with the class, [d, C]."""
         precision = jnp.broadcast_to(public.joint_precision[:, None], public.joint.shape[:2])
         if public.rare_precision is None:
             return precision
@@ -669,7 +673,7 @@ class Fit:
         return total / total.sum(1, keepdims=True)
 
     def _precisions(self, public: Public, noise: Array) -> tuple[Array, Array]:
-        """The precisions of bins: by histograms [d, B], and by tables beside the class [d, 1]."""
+        """The precisions of bins: by histograms [d, B], and by tables with the class [d, 1]."""
         plan = self.plan
         cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
         unit = plan.first_noise / plan.records
@@ -775,6 +779,6 @@ def shrunk(distance: Array, spread: Array) -> Array:
 
     Args:
         distance: squared distance of noisy masses from what they are shrunk to.
-        spread: what noise alone would make of it, on average.
+        spread: the average of the distance for pure noise.
     """
     return jnp.clip(1 - spread / jnp.maximum(distance, 1e-20), 0, 1)
