@@ -521,7 +521,7 @@ def _one_order(events: Events, order: float, delta: float) -> float:
     Source: Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1. A Gaussian release has
     the divergence a mu^2 / 2; an e-private release min(e, a e^2 / 2) (Bun and Steinke,
     "Concentrated Differential Privacy", TCC 2016, Proposition 3.3). An (e, d)-private release is
-    e-private but for a chance of d that it tells all (Kairouz, Oh and Viswanath, "The Composition
+    e-private except with a chance of d to reveal all (Kairouz, Oh and Viswanath, "The Composition
     Theorem for Differential Privacy", ICML 2015): delta arrives here without those d. A
     SampledGaussianEvent has the divergence of `sampled_at_order`, at SAMPLED_ORDERS only.
     """

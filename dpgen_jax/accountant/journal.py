@@ -48,7 +48,7 @@ END = 2**15
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run, as the journal knows it.
+    """A run, by its entries in the journal.
 
     Attributes:
         run: Its id, 32 hex digits.
@@ -132,7 +132,7 @@ class Entry(Witness):
                             "epsilon adds to this one's")
 
     def _opened(self) -> Run | None:
-        """Opens and locks the run's file, and returns what it knows of the run."""
+        """Opens and locks the run's file, and returns the run that it describes."""
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             self._holder = ledger.hold_lock(self._path, self._fd)

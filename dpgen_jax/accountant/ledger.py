@@ -143,7 +143,7 @@ class Account:
             raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
         self.incarnation += 1
         self._start(record)
-        self.pending = {}  # lost steps stay charged: nobody may settle them any more
+        self.pending = {}  # lost steps stay charged: they cannot be settled any more
 
     def _reserve(self, record: Record) -> None:
         steps, events = whole(record["steps"], 1), from_json(record["events"])
@@ -705,7 +705,7 @@ def begun(path: str | os.PathLike[str]) -> bool:
 
 
 def undeclared(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a ledger that knows of purchases, and of no configuration yet.
+    """Whether there is a ledger with purchases and without a configuration so far.
 
     Args:
         path: The file, which need not exist.
@@ -858,7 +858,7 @@ class Ledger:
                       **chained_lines(processes)})
 
     def _recorded(self) -> Ledger:
-        """This ledger, whose last line its witness knows now."""
+        """This ledger, once its witness has recorded the last line."""
         try:
             self._witness.record(self)
         except BaseException:

@@ -114,8 +114,8 @@ def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float 
 
     Proof that these dominate. Let v, v' be one unit's messages on the two data sets. Given the
     samples of all others, whose sum shifts both laws alike, the laws are P = (1-q) N(0) + q N(v)
-    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples helps
-    nobody. For g >= 1,
+    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples does not
+    increase it. For g >= 1,
       P(S) - g P'(S) = q N(v)(S) - (g-1) (1-q) N(0)(S) - g q N(v')(S),
     and where N(v)(S) = s, the lemma of Neyman and Pearson bounds what is subtracted:
       N(0)(S) >= Phi(Phi^-1(s) - |v|),  N(v')(S) >= Phi(Phi^-1(s) - |v - v'|).

@@ -95,7 +95,7 @@ def _curve(event: DpEvent) -> tuple[np.ndarray, np.ndarray]:
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant()
-    if not accountant.supports(event):  # it counts sampling without replacement so alone
+    if not accountant.supports(event):  # it counts sampling without replacement only so
         accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     accountant.compose(event)
     return accountant.orders, accountant.rdp

@@ -99,7 +99,7 @@ class OsBits:
 class SeededBits:
     """Bits that are a function of (seed, incarnation, step), for runs that can be repeated.
 
-    Whoever knows the seed can remove the noise: such a run has no privacy claim. The bits of a
+    Anyone with the seed can remove the noise: such a run has no privacy claim. The bits of a
     round do not depend on how many rounds are drawn at once. A resumed run is a new incarnation.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The run folder: what lies where, and how its files are read and written.
 
-Metrics are one line of public scalars for each block of steps, and TensorBoard if asked for. Rows
-of steps that were lost stay, marked {"superseded": true}: they prove that those steps were made.
+Metrics are one line of public scalars for each block of steps, and optionally TensorBoard. Rows of
+steps that were lost stay, marked {"superseded": true}: they prove that those steps were made.
 Where a row says `charged`, a resume refuses a ledger that charges fewer steps.
 """
 

@@ -159,7 +159,7 @@ class Pretraining:
     Attributes:
         steps: Number of steps of every unit.
         init: ``init(key) -> state``, any pytree of arrays.
-        step: ``step(key, state, records) -> state``, with the records of the unit alone.
+        step: ``step(key, state, records) -> state``, with the records of the unit only.
         finish: ``finish(state) -> unit state``, of the shapes that `Method.init_unit` returns.
     """
 
@@ -171,7 +171,7 @@ class Pretraining:
 
 @dataclasses.dataclass(frozen=True)
 class PostTraining:
-    """Public training after the last release; it reads released values alone and costs no privacy.
+    """Public training after the last release; it reads only released values and costs no privacy.
 
     Every call gets the key that `Method.finalize` gets, which takes the state in place of the
     public state.
@@ -274,7 +274,7 @@ class Method:
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
             It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
-            `class_shares`: the model of records whose columns are as wanted alone, by name
+            `class_shares`: the model of only those records whose columns are as wanted, by name
             (`methods.shared.table_plan.Wanted`), and their share among all. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.

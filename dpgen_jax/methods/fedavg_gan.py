@@ -138,7 +138,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism | LocalMechanism:
     Guarantee:
         Unit: a client. Relation: replace-one: all its records change, their number too. A client's
         answer is a vector of L2 norm at most clip, whatever its records are, a function of these
-        and of the public query alone; replacing it moves the sum by at most 2 clip. The noise has a
+        and of the public query only; replacing it moves the sum by at most 2 clip. The noise has a
         standard deviation of sigma clip for each weight. With an aggregator that is trusted, a
         client is sampled with probability clients_per_round / clients, in secret and anew for each
         round: one Poisson-subsampled Gaussian release. Where federated the noise is each client's

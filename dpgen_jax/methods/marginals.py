@@ -96,7 +96,7 @@ def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
 
 
 def votes_of_tables(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """The bin of each column with the class; then its group beside that of its parent."""
+    """The bin of each column with the class; then its group with that of its parent."""
     columns, cells = np.arange(p.d), joint_cells(p, code, label, query)
     if not p.pairs:
         return voted(p, cells, query.weights[:p.d])

@@ -6,9 +6,9 @@ student discriminator learns from fakes so labelled and from nothing else, and t
 from the student. Teachers learn from the public pool as in `shared.teachers`.
 
 Beyond the paper, at the same price: `decode` "share" gives the student the noisy share of the votes
-instead of its majority, `vote` "rank" has a teacher say which of the fakes of a class are more real
-than their average, and the student keeps the labels of earlier queries. Where every teacher calls
-every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
+instead of its majority, `vote` "rank" has a teacher vote which of the fakes of a class are more
+real than their average, and the student keeps the labels of earlier queries. Where every teacher
+calls every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
 """
 
 from __future__ import annotations

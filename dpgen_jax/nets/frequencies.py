@@ -8,7 +8,7 @@ frequencies, as in JPEG: eyes and classifiers alike need less of them.
 
 Oriented gradients: the strength of edges by direction and place. Source: Dalal and Triggs,
 "Histograms of Oriented Gradients for Human Detection" (CVPR 2005). On these features a linear
-classifier tells digits and garments apart nearly as well as a network does.
+classifier distinguishes digits and garments nearly as well as a network does.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Records are dealt to teachers by a keyed hash (`assign`), subjects likewise with
 (`by_subject`), and clients have the records that they brought (`by_client`).
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
-public). The key is 32 uniform bytes of the operating system, kept in private/ and shared with
-nobody. So the order of the places by their keyed hash is a uniformly random permutation P of
-0..n-1, up to the strength of BLAKE2b as a pseudorandom function, and independent of the records.
+public). The key is 32 uniform bytes of the operating system, kept secret in private/. So the order
+of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to the strength
+of BLAKE2b as a pseudorandom function, and independent of the records.
 
   1. Lists whose places are public (rows of an array or of a table): for every P, the records of
      exactly one unit differ between neighbours.
@@ -19,8 +19,8 @@ nobody. So the order of the places by their keyed hash is a uniformly random per
      hence (epsilon, delta)-close to that of the other; and a mixture over P of pairs that are close
      is close, as e^epsilon and delta do not depend on P.
 
-Part 2 needs that P is secret and uniform, and that nothing else tells places apart: units are
-numbered by P alone, and what a unit does is a function of its number, its records in their order,
+Part 2 needs that P is secret and uniform, and that nothing else distinguishes places: units are
+numbered only by P, and what a unit does is a function of its number, its records in their order,
 and what was released. A run with a known key (a seeded one) has no guarantee anyway. Under
 add-or-remove the number of records changes too, and with it every unit's share; that relation is
 refused for teachers (`aggregation.mechanism`).
@@ -81,7 +81,7 @@ class Partition:
 
 
 def check_partition(n_records: int, n_units: int, what: str = "records") -> None:
-    """Checks that every unit gets a record, from the public counts alone.
+    """Checks that every unit gets a record, from the public counts only.
 
     The number of units is never adapted to the data.
 

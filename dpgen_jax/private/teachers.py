@@ -1,7 +1,7 @@
 """Stacked units: how they lie on devices, are queried in chunks, and are summed.
 
-It is the only module that knows about units in the plural. Everything a unit keeps lies in `Units`,
-each array with a leading unit axis, and is written back in place; [U, B, D] is never in memory.
+Only this module handles units in the plural. Everything a unit keeps lies in `Units`, each array
+with a leading unit axis, and is written back in place; [U, B, D] is never in memory.
 
 What the functions of a method return is checked once, when a program is traced. The checks read
 only shapes and types, so they add nothing to a compiled program.

@@ -5,7 +5,7 @@ else is public, a function of released values and public keys.
 
 Means and covariances are estimated through noise. The eigenvalues of a symmetric [k, k] matrix of
 noise, of standard deviation s off its diagonal, lie within 2 sqrt(k) s by the semicircle law
-(Wigner 1958). Eigenvalues of a noisy covariance below that edge could be noise alone and are cut;
+(Wigner 1958). Eigenvalues of a noisy covariance below that edge could be pure noise and are cut;
 those above are reduced by what the noise adds to them (Benaych-Georges and Nadakuditi, Advances in
 Mathematics 2011).
 
@@ -495,7 +495,7 @@ def scale(s: Sizes, public: Public, white: float) -> Array:
 def moved(s: Sizes, public: Public, sums: Sums, noise: Noise, stretch: Array) -> Public:
     """Returns the state after a round of means: each cell's centre is where its records are."""
     safe = jnp.maximum(sums.count, max(2 * noise[1], s.records / (6 * s.classes * s.cells)))
-    kept = public.spectrum > 0  # in other directions there is noise alone
+    kept = public.spectrum > 0  # other directions have only noise
     shift = towards_zero(sums.first * kept / safe[:, None], noise[2] / safe, kept.sum())
     shift = shift.reshape(public.centres.shape) * _inverse(stretch)[:, None]
     return dataclasses.replace(public, step=public.step + 1, centres=public.centres + shift)
@@ -526,7 +526,7 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
                                                                        public.count.shape))
     least = jnp.maximum(2 * n_count, s.records / (20 * s.classes * s.cells))
     safe = jnp.maximum(count, least)
-    # In directions that are not kept there is noise alone.
+    # Directions that are not kept have only noise.
     shift = towards_zero(public.first * mask / some / safe[..., None], n_first / safe, kept)
     about = safe[..., None, None] * shift[..., None] * shift[..., None, :]
     scatter = public.second * mask[:, None] * mask / some - about

@@ -421,7 +421,7 @@ ODDS = np.pi**2 / 3
 SEEN = 1.0
 """How many columns of a class the prior weights of scales and shapes count for."""
 LEAST = 1e-10
-"""The least variance along an axis: less than this float32 does not tell from none."""
+"""The least variance along an axis: float32 cannot distinguish a smaller one from 0."""
 ROUNDS = 30
 """Rounds in which the mixture is fitted."""
 SHAPED = 0.5
