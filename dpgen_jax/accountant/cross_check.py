@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation, PrivacyAccountant
 
 LARGEST_EPSILON = 1000.0
-"""largest epsilon that the package computes here: above, its grid may not fit in memory"""
+"""Largest epsilon for which the package is called: above it, its grid may not fit in memory."""
 
 BY_LOSSES = "privacy loss distributions"
 BY_RENYI = "Renyi divergences"

@@ -231,7 +231,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:
-    """The value by the first kind that fits; the error is that of the last kind but null."""
+    """The value as the first kind that fits; the error is that of the last kind other than null."""
     kinds = tuple(sorted(kinds, key=lambda kind: kind is not types.NoneType))
     for kind in kinds[:-1]:
         try:
