@@ -162,8 +162,8 @@ def later(default: T) -> T:
 def to_json(value: object) -> Any:
     """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
 
-    A field that equality ignores, and one that came `later`, is written only if it is not the
-    default, so that digests of values without it stay as they were before the field existed.
+    A field that equality ignores is written only if it is not empty, and one that came `later` only
+    if it is not the default. So digests of values without it stay as before the field existed.
     """
     if dataclasses.is_dataclass(value):
         return {f.metadata.get("key", f.name): to_json(getattr(value, f.name))
