@@ -1,22 +1,21 @@
 """The epsilon of a run, and the number of rounds or the noise that a target allows.
 
-Gaussian releases compose exactly; all others by privacy losses or by Renyi divergences, among
-them those of sampling without replacement. Host floats only.
+Gaussian releases compose exactly. Releases that are mu_i-GDP compose, adaptively, to
+sqrt(sum mu_i^2)-GDP, and no better statement holds (Dong, Roth and Su, "Gaussian Differential
+Privacy", JRSSB 2022, Corollary 2). One pair (mu, exact delta) therefore describes a whole run of
+Gaussian releases; `exact_epsilon` reads epsilon off it without a search over orders and without
+discretisation. All other releases compose by their privacy losses (`pld`) or by Renyi divergences;
+`epsilon_of` combines the kinds.
 
-Amplification by sampling without replacement: the Renyi divergences of a round.
+Sampling without replacement amplifies the guarantee (`sampled_curve`). The units of a round are
+drawn uniformly, without replacement, afresh for each round. Throughout
+q = sample_size / population and t = sensitivity / sigma. The bound on the Renyi divergences of a
+round is that of Wang, Balle and Kasiviswanathan, "Subsampled Renyi Differential Privacy and
+Analytical Moments Accountant", AISTATS 2019 (arXiv 1808.00087); the relation is replace-one of one
+unit. It needs the sample to stay secret, and each unit's state to be a function of its own data and
+of what was released before.
 
-Units are sampled uniformly, without replacement, afresh for each round. Throughout
-q = sample_size / population and t = sensitivity / sigma. The bound is that of Wang, Balle and
-Kasiviswanathan, "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", AISTATS
-2019 (arXiv 1808.00087); the relation is replace-one of one unit. It needs the sample to stay
-secret, and each unit's state to be a function of its own data and of what was released before.
-
-The epsilon of a run: Gaussian releases by their exact composition, and all others beside them.
-
-Composition (Dong, Roth and Su, "Gaussian Differential Privacy", JRSSB 2022, Corollary 2): releases
-that are mu_i-GDP compose, adaptively, to sqrt(sum mu_i^2)-GDP, and no better statement holds. One
-pair (mu, exact delta) therefore describes a whole run of Gaussian releases; `epsilon` reads it off
-without any search over orders and without discretisation.
+Everything is computed on the host, in Python floats.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ from dpgen_jax.accountant.events import (
 )
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
-# `delta_at` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60 digits);
-# inflating it by this factor makes every epsilon that is returned an upper bound, at a cost < 1e-9.
+# `gaussian_delta` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60
+# digits). Inflating it by this factor makes every returned epsilon an upper bound, and costs less
+# than 1e-9.
 SAFETY = 1 + 1e-9
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -95,8 +95,8 @@ def _mills(t: np.ndarray | float) -> np.ndarray:
 def exact_epsilon(mu: float, tau: float, delta: float) -> float:
     """The smallest epsilon of Gaussian releases whose noise is at a distance from the ideal one.
 
-    The value returned satisfies delta_at(mu, eps) + (1 + e^eps) tau <= delta: the distance between
-    sampled and ideal noise is charged to delta.
+    The value returned satisfies gaussian_delta(mu, eps) + (1 + e^eps) tau <= delta: the distance
+    between sampled and ideal noise is charged to delta.
 
     Proof of the charge. Let P, Q be the ideal laws of the transcript on neighbouring data and P',
     Q' those that are sampled. Replacing the ideal rounds by the sampled ones, one at a time, moves
@@ -128,7 +128,7 @@ def exact_epsilon(mu: float, tau: float, delta: float) -> float:
         if enough <= 0 or not holds(enough):
             return math.inf
     else:
-        # delta_at(mu, eps) <= Phi(mu/2 - eps/mu) <= delta / 2 here, by Phi(-a) <= e^(-a^2/2) / 2
+        # gaussian_delta <= Phi(mu/2 - eps/mu) <= delta / 2 here, by Phi(-a) <= e^(-a^2/2) / 2
         enough = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     return bisect(holds, 0.0, enough)
 
@@ -237,7 +237,7 @@ def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
     Args:
         c: The factor, 0 to inf.
         delta: The delta that is to be stated, 0 < delta < 1.
-        conversion: As in `convert`.
+        conversion: As in `convert_renyi`.
         orders: The grid that is searched, all > 1; by default the optimum over all real orders.
 
     Returns:
@@ -318,7 +318,7 @@ def sampled_curve(events: Events) -> np.ndarray:
         events: Pairs (event, count), of any kinds; the others are left out.
 
     Returns:
-        RDP [A], by order of ORDERS.
+        RDP [A], by order of SAMPLED_ORDERS.
 
     Source:
         Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1.
@@ -331,14 +331,14 @@ def sampled_curve(events: Events) -> np.ndarray:
 
 
 def sampled_at_order(events: Events, order: float) -> float:
-    """`curve` at one order.
+    """`sampled_curve` at one order.
 
     Args:
         events: Pairs (event, count), of any kinds.
         order: The order.
 
     Returns:
-        RDP; inf where the order is none of ORDERS, 0.0 without SampledGaussianEvents.
+        RDP; inf for an order outside of SAMPLED_ORDERS, 0.0 without SampledGaussianEvents.
     """
     rdp = sampled_curve(events)
     where = np.flatnonzero(order == SAMPLED_ORDERS)
@@ -454,8 +454,8 @@ def epsilon_of(events: Events, delta: float) -> float:
     is an interactive mechanism with its own (epsilon, delta), and those compose like mechanisms
     that run one after the other (Vadhan and Zhang, "Concurrent Composition Theorems for
     Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
-    (`_each_kind`) and all at that order (`_one_order`). Gaussian events beside Poisson sampling or
-    Laplace noise compose with these by their privacy losses (`numeric`), others on top.
+    (`_each_kind`) and all at that order (`_one_order`). Gaussian events in a run with Poisson
+    sampling or Laplace noise compose with these by their privacy losses (`pld`), others on top.
 
     Args:
         events: Pairs (event, count), of any kinds.
@@ -480,7 +480,7 @@ def epsilon_of(events: Events, delta: float) -> float:
 
 
 def _without_losses(events: Events, delta: float) -> float:
-    """`epsilon` of the kinds whose privacy losses need not be added up."""
+    """`epsilon_of` the kinds whose privacy losses need not be added up."""
     orders = {event.order for event, _ in of_kind(RenyiEvent, events)}
     if len(orders) == 1:
         return min(_each_kind(events, delta), _one_order(events, orders.pop(), delta))
@@ -521,9 +521,9 @@ def _one_order(events: Events, order: float, delta: float) -> float:
     Source: Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1. A Gaussian release has
     the divergence a mu^2 / 2; an e-private release min(e, a e^2 / 2) (Bun and Steinke,
     "Concentrated Differential Privacy", TCC 2016, Proposition 3.3). An (e, d)-private release is
-    e-private but for a chance of d that it tells all (Kairouz, Oh and Viswanath, "The Composition
+    e-private except with a chance of d to reveal all (Kairouz, Oh and Viswanath, "The Composition
     Theorem for Differential Privacy", ICML 2015): delta arrives here without those d. A
-    SampledGaussianEvent has the divergence of `sampling`, at its orders only.
+    SampledGaussianEvent has the divergence of `sampled_at_order`, at SAMPLED_ORDERS only.
     """
     rdp = add_up([
         (order * mu_squared(of_kind(GaussianEvent, events)) / 2, 1),
@@ -535,7 +535,7 @@ def _one_order(events: Events, order: float, delta: float) -> float:
 
 
 def _with_sampled(rdp: np.ndarray, mu: float, tau: float, delta: float) -> float:
-    """`exact_epsilon` with SampledGaussianEvents, whose divergences at ORDERS are `rdp` [A]."""
+    """`exact_epsilon` with SampledGaussianEvents of divergences `rdp` [A] at SAMPLED_ORDERS."""
     if not rdp.any():
         return exact_epsilon(mu, tau, delta)
     rdp = rdp + SAMPLED_ORDERS * mu**2 / 2

@@ -1,4 +1,4 @@
-"""A second opinion on epsilon: the `dp_accounting` package, and Renyi divergences alone.
+"""A second opinion on epsilon: the `dp_accounting` package, and plain Renyi divergences.
 
 These are independent checks and never a budget.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation, PrivacyAccountant
 
 LARGEST_EPSILON = 1000.0
-"""the most for which the package is asked: beyond it, its grid of losses may not fit in memory"""
+"""Largest epsilon for which the package is called: above it, its grid may not fit in memory."""
 
 BY_LOSSES = "privacy loss distributions"
 BY_RENYI = "Renyi divergences"
@@ -38,7 +38,7 @@ BY_RENYI = "Renyi divergences"
 
 @dataclasses.dataclass(frozen=True)
 class SecondOpinion:
-    """The epsilon of `dp_accounting` for some events, beside this package's.
+    """The epsilon of `dp_accounting` for some events, and this package's.
 
     Attributes:
         ours: Epsilon by `composition.epsilon_of`.
@@ -218,7 +218,7 @@ def pld_epsilon(events: Events, delta: float) -> float:
     Raises:
         UserError: A SampledGaussianEvent, which the package cannot count in this way, or an event
             that it does not know.
-        ValueError: LaplaceEvents beside Poisson sampling under replace-one.
+        ValueError: LaplaceEvents together with Poisson sampling under replace-one.
     """
     from dp_accounting import NeighboringRelation, pld
 

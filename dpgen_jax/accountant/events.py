@@ -1,19 +1,14 @@
 """Privacy events: what a mechanism reports about its rounds, and sums that round upwards.
 
-Sums of what is charged, never below the exact ones.
-
-Floats are added as fractions and rounded up once; what is left of an allowance is rounded down.
-
-Privacy events of releases whose units are all known: no sampling amplifies them.
-
-`statement()` of each event is what a privacy statement says about it.
-
-Privacy events of releases of units that are sampled in secret: each holds a Gaussian event.
-
-The Gaussian event is the release that it would be if the sample were known.
-
-Everywhere in this folder `events` is a tuple of pairs (event, count): a release that happened, or
+Everywhere in this package `events` is a tuple of pairs (event, count): a release that happened, or
 may happen, `count` times.
+
+Most events describe a release whose units are all known: no sampling amplifies it. The event of a
+release whose units are sampled in secret contains a Gaussian event: the release as it would be if
+the sample were known. `statement()` of an event is its text in a privacy statement.
+
+Sums of charges are never below the exact ones: floats are added as fractions and rounded up once.
+What is left of an allowance is rounded down.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import Relation
 
 Terms = Iterable[tuple[float, int]]
-"""values, each with how often it counts"""
+"""Pairs (value, count)."""
 
 
 def round_up(exact: Fraction) -> float:
@@ -151,8 +146,8 @@ class LaplaceEvent:
     """One integer plus discrete Laplace noise, P(k) proportional to e^(-|k| / scale).
 
     The log-density is concave, so the most powerful tests are half-lines, and the shift by
-    `sensitivity` dominates all smaller ones. sensitivity / scale is the epsilon of one release
-    alone.
+    `sensitivity` dominates all smaller ones. sensitivity / scale is the epsilon of a single
+    release.
 
     Attributes:
         scale: Scale of the noise.
@@ -279,7 +274,7 @@ def _require_distance(value: float) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SampledGaussianEvent:
-    """One Gaussian release of the messages of units that are sampled for it alone.
+    """One Gaussian release of the messages of units that are sampled for this release only.
 
     Units are sampled uniformly, without replacement and in secret. The event is one round, whatever
     its batch: the sensitivity covers all of it. The guarantee is replace-one of one unit's whole
@@ -336,8 +331,7 @@ class PoissonGaussianEvent:
     Units are sampled independently of each other, each with the chance `rate`, in secret and
     afresh; a unit that is not sampled counts 0. Each message is an integer vector, a function of
     the unit's own data and of earlier releases only. `pld.gaussian_loss` has the dominating pairs
-    of
-    laws, and the proofs.
+    of laws, and the proofs.
 
     Attributes:
         gaussian: The release of one message against the message 0, the sample being known: its
@@ -406,7 +400,7 @@ _KINDS: dict[str, type[Event]] = {
     "poisson-gaussian": PoissonGaussianEvent, "laplace": LaplaceEvent,
     "epsilon-delta": EpsilonDeltaEvent, "renyi": RenyiEvent, "non-private": NonPrivateEvent}
 
-# In files a sampled event has the fields of its Gaussian event beside its own, without nesting, and
+# In files a sampled event has its own fields and those of its Gaussian event, without nesting, and
 # some have another name there.
 _GAUSSIAN_FIELDS = ("sigma", "squared_sensitivity", "grid", "total_variation")
 _NAMES_IN_FILES: dict[type[Event], dict[str, str]] = {

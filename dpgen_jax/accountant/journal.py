@@ -13,11 +13,11 @@ under $XDG_STATE_HOME or ~/.local/state; mode 0700):
 
 A line is written after the ledger's own and before noise is sampled, so a ledger that lacks the
 journal's last line is an older state, or a copy whose other copy went on. A folder that was moved,
-or one from another machine, goes on. The journal is not part of the proof of a run's epsilon, and
-whoever owns the machine can delete it: it is there against mistakes. So where the folder cannot be
-made or written, as in a home that is read-only, a run says so in one line and goes on without; but
-a total over several runs is refused then, and once a run has begun with a journal, no noise is
-sampled that the journal does not know of.
+or one from another machine, can be resumed. The journal is not part of the proof of a run's
+epsilon, and the owner of the machine can delete it: it is there against mistakes. So where the
+folder cannot be made or written, as in a home that is read-only, a run prints one line and goes on
+without a journal. But a total over several runs is refused then, and once a run has begun with a
+journal, no noise is sampled before the journal has a line for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ END = 2**15
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run, as the journal knows it.
+    """A run, by its entries in the journal.
 
     Attributes:
         run: Its id, 32 hex digits.
@@ -132,7 +132,7 @@ class Entry(Witness):
                             "epsilon adds to this one's")
 
     def _opened(self) -> Run | None:
-        """Opens and locks the run's file, and returns what it knows of the run."""
+        """Opens and locks the run's file, and returns the run that it describes."""
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             self._holder = ledger.hold_lock(self._path, self._fd)
@@ -256,14 +256,14 @@ def read_run(path: Path) -> Run | None:
     run, whole, _ = _ends(path)
     if run is None:
         return None
-    if path.stat().st_size > whole:  # nobody can tell of what the torn line was
+    if path.stat().st_size > whole:  # the content of the torn line is unknown
         return dataclasses.replace(run, in_use=True)
     with path.open("rb") as file:
         try:
             ledger.give_up_lock(ledger.hold_lock(path, file.fileno(), create=False), file.fileno())
         except FileNotFoundError:  # no lock was ever taken
             return run
-        except OSError:  # locked, or nobody can tell: it may spend all of its target yet
+        except OSError:  # locked, or unknown: it may yet spend all of its target
             return dataclasses.replace(run, in_use=True)
     return run
 

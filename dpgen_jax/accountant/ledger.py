@@ -1,14 +1,12 @@
 """The ledger: an append-only file of every privacy event of a run, and the only source of epsilon.
 
-Its lines are canonical JSON in a hash chain. The file is locked by one process, grows by whole
-lines, and can be read without a lock. A witness remembers lines elsewhere, to detect a rollback.
+A charge comes before its release. A block of rounds is reserved, on disk, before its noise is
+sampled; what really happened settles the reservation afterwards. Whatever the moment of a crash,
+the file counts at least what was released.
 
-The lines of a ledger file: canonical JSON in a hash chain.
-
-A line holds its record, `prev`, the hash of the line before (64 zeros for the first), and `hash`,
-SHA-256 over prev and the canonical JSON of the record (sorted keys, no spaces, ASCII). The chain
-shows accidents and careless edits; it cannot show that an older copy of the whole file was put
-back.
+The lines are canonical JSON in a hash chain. A line holds its record; `prev`, the hash of the line
+before (64 zeros for the first); and `hash`, SHA-256 over prev and the canonical JSON of the record
+(sorted keys, no spaces, ASCII). The kinds of records:
 
   header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
   open     incarnation: the run was resumed; reservations left open before stay charged in full;
@@ -19,18 +17,15 @@ back.
   extend   epsilon: from here on the target is this, larger than the one before
   torn     raw (base64), steps, events: a crash cut the last line; its bytes, and its charge
 
-An exclusive lock on a file: it ends with the process that holds it, however that ends.
+The file grows by whole lines and can be read without a lock. One process writes it under an
+exclusive lock, which ends with that process, however it ends. A lock belongs to one opening of the
+file: a second opening is refused in the same process, in another thread and in another process
+alike. A forked child shares its parent's lock.
 
-A lock belongs to one opening of the file, so that a second one is refused in the same process, in
-another thread and in another process alike. A forked child shares its parent's.
-
-Charge before release: a block of rounds is reserved, on disk, before its noise is sampled; what
-really happened settles it afterwards. Whatever the moment of a crash, the file counts at least what
-was released. `chain.py` describes the lines.
-
-A ledger can be copied, cut at the end of a line or replaced by an older one, and stay sound. A
-`Witness`, which knows of its lines from elsewhere, is asked before a run goes on, and told before
-noise is sampled.
+The chain shows accidents and careless edits. It cannot show a rollback: a ledger that was copied,
+cut at the end of a line or replaced by an older copy of the whole file is still a sound chain. A
+`Witness`, an outside record of the ledger's lines, detects that. It checks the ledger before a run
+goes on, and records the last line before noise is sampled.
 """
 
 from __future__ import annotations
@@ -148,7 +143,7 @@ class Account:
             raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
         self.incarnation += 1
         self._start(record)
-        self.pending = {}  # lost steps stay charged: nobody may settle them any more
+        self.pending = {}  # lost steps stay charged: they cannot be settled any more
 
     def _reserve(self, record: Record) -> None:
         steps, events = whole(record["steps"], 1), from_json(record["events"])
@@ -276,7 +271,7 @@ def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
 
 
 def chained_lines(processes: int) -> Record:
-    """Returns what the line of a start says of the processes that make it: nothing of one.
+    """Returns the entry `processes` of a start by several processes; empty for one.
 
     Args:
         processes: How many they are.
@@ -285,7 +280,7 @@ def chained_lines(processes: int) -> Record:
 
 
 def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
-    """The inverse of `line`.
+    """The inverse of `chained_line`.
 
     Args:
         previous: Hash of the line before.
@@ -295,8 +290,8 @@ def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
         The record and the line's hash.
 
     Raises:
-        ValueError: The line is not the one, to the byte, that `line` writes; also another error of
-            DAMAGE.
+        ValueError: The line is not, to the byte, the one that `chained_line` writes; also another
+            error of DAMAGE.
     """
     record = json.loads(text)
     record.pop("hash")
@@ -398,7 +393,7 @@ def _brief(error: BaseException) -> str:
 
 
 BESIDE = WINDOWS
-"""Nobody else can read a file that is locked on Windows: there NAME.lock stands for it."""
+"""Other processes cannot read a file that is locked on Windows, so NAME.lock is locked instead."""
 
 
 def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
@@ -407,14 +402,14 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
     Args:
         path: The file.
         descriptor: Open on it; the caller's, before and after.
-        create: Whether a file beside it may be made, where one stands for it.
+        create: Whether a separate lock file may be made, on systems that need one.
 
     Returns:
         The descriptor that holds the lock until it is closed: the one that was given, or another.
 
     Raises:
         BlockingIOError: It is locked.
-        OSError: Its file system has no locks; or no file is beside it, and none may be made.
+        OSError: Its file system has no locks; or there is no lock file, and none may be made.
     """
     holder = descriptor
     if BESIDE:
@@ -430,10 +425,10 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
 
 
 def give_up_lock(holder: int, descriptor: int) -> None:
-    """Closes what `hold` opened; a lock of the file itself ends where its owner closes it.
+    """Closes what `hold_lock` opened; a lock of the file itself ends where its owner closes it.
 
     Args:
-        holder: What `hold` returned.
+        holder: The descriptor that `hold_lock` returned.
         descriptor: What it was given.
     """
     if holder not in (-1, descriptor):
@@ -444,7 +439,7 @@ MOST_BYTES = files.JSON_BYTES
 
 
 def open_ledger(path: Path, flags: int) -> int:
-    """Opens the file of a ledger for its owner alone.
+    """Opens the file of a ledger, with access for its owner only.
 
     Args:
         path: The file.
@@ -631,7 +626,7 @@ class AppendOnlyFile:
 
 
 class Witness:
-    """Knows nothing and refuses nothing; others override."""
+    """An outside record of a ledger, which detects a rollback; this one records nothing."""
 
     def accept(self, ledger: Ledger) -> None:
         """Checks a ledger before a line is appended to it.
@@ -710,7 +705,7 @@ def begun(path: str | os.PathLike[str]) -> bool:
 
 
 def undeclared(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a ledger that knows of purchases, and of no configuration yet.
+    """Whether there is a ledger with purchases and without a configuration so far.
 
     Args:
         path: The file, which need not exist.
@@ -776,7 +771,7 @@ class Ledger:
     """An open ledger, locked for this process. Made by `create` or `open`; a context manager."""
 
     def __init__(self, path: Path, descriptor: int, witness: Witness):
-        """For `create` and `open` alone."""
+        """For `create` and `open` only."""
         self.path = path
         self._file = AppendOnlyFile(path, descriptor)
         self._witness = witness
@@ -863,7 +858,7 @@ class Ledger:
                       **chained_lines(processes)})
 
     def _recorded(self) -> Ledger:
-        """This ledger, whose last line its witness knows now."""
+        """This ledger, once its witness has recorded the last line."""
         try:
             self._witness.record(self)
         except BaseException:
@@ -926,7 +921,7 @@ class Ledger:
         self._witness.record(self)
 
     def declare(self, config_hash: str) -> None:
-        """Says of which configuration this is, where purchases came before it was known.
+        """Records the hash of the configuration, if purchases came before it was known.
 
         On disk when this returns. The header of such a ledger has an empty `config_hash`.
 

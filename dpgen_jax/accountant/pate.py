@@ -1,57 +1,44 @@
-"""Data-dependent Renyi differential privacy of teachers' votes.
+"""Data-dependent Renyi differential privacy of votes: GNMax, LNMax, majorities and TopAgg.
 
-It covers GNMax and Confident-GNMax, LNMax, noisy majorities of two labels, and TopAgg.
+Every bound here depends on teachers' votes, so it is as private as they are: it decides nothing and
+is not an epsilon. Only a cost of Confident-GNMax may be published, and only through
+`smooth_sensitivity`.
 
-Votes of teachers as the data-dependent bounds take them: checked, rounded, and added up.
+Shapes: Q queries, m classes, A orders, L moments; for TopAgg Q rows of sums (one for each queried
+fake) and D entries. All logarithms are natural.
 
-Shapes: Q queries, m classes, A orders.
+GNMax and Confident-GNMax. Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson,
+"Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8
+and 10. Unit: one teacher. Neighbouring: one teacher changes its vote in every query, which moves
+one vote from a class to another: L2 sensitivity sqrt(2) of the counts, 1 of the largest count. For
+the counts of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D', in
+that direction. It applies to a released argmax, never to released noisy sums.
 
-Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson, "Scalable Private Learning with
-PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8 and 10.
+LNMax, and noisy majorities of two labels. Source: Papernot et al., ICLR 2017 (arXiv 1610.05755),
+Theorem 3, as PATE-GAN (Jordon et al., ICLR 2019) uses it.
 
-Unit: one teacher. Neighbouring: one teacher changes its vote in every query, which moves one vote
-from a class to another: L2 sensitivity sqrt(2) of the counts, 1 of the largest count.
+TopAgg: sums of top-k sign votes with noise, thresholded to signs. Source: Wang et al., "DataLens",
+CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5. Unit: one teacher. Neighbouring: one
+teacher changes all its votes in a row, at most k of +1 or -1 before and at most k after: L2
+sensitivity 2 sqrt(k) of a row of sums (Lemma 1). For the sums of the true data D, each bound holds
+for D_a(M(D) || M(D')) with every neighbour D', in that direction, if the thresholded signs are all
+that is released: never for the noisy sums.
 
-For the counts of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D',
-in that direction. It depends on the votes, so it is itself private: it decides nothing, is not an
-epsilon, and may be shown only through `smooth_sensitivity`. It applies to a released argmax, never
-to released noisy sums.
+Theorem 5 of DataLens is wrong as printed, in two of its three factors (the last line of its proof
+drops the sign of beta N). A sum f becomes -1 with probability Phi((-beta N - f) / sigma), where the
+paper has Phi((beta N - f) / sigma); and 0 with Phi((beta N - f) / sigma) -
+Phi((-beta N - f) / sigma), where it has erf((beta N - f) / (sqrt(2) sigma)), which is the same only
+for f = 0. For sums below zero both printed terms are too large, and q would be too small: no bound
+at all. `TopAgg.laws` has the right ones.
 
-Shapes: Q queries, m classes, A orders. All logarithms are natural.
-
-Data-dependent Renyi-DP of LNMax votes, and of noisy majorities of two labels.
-
-Source: Papernot et al., ICLR 2017 (arXiv 1610.05755), Theorem 3, as PATE-GAN (Jordon et al., ICLR
-2019) uses it. These bounds are as private as the votes, as those of `pate` are.
-
-Shapes: Q queries, m classes, A orders, L moments. All logarithms are natural.
-
-Data-dependent Renyi-DP of TopAgg: sums of top-k sign votes with noise, of which signs are left.
-
-Source: Wang et al., "DataLens", CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5.
-
-Unit: one teacher. Neighbouring: one teacher changes all its votes in a row, at most k of +1 or -1
-before and at most k after: L2 sensitivity 2 sqrt(k) of a row of sums (Lemma 1).
-
-For the sums of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D', in
-that direction, where the thresholded signs are all that is released: never for the noisy sums. It
-depends on the votes, so it is itself private: it decides nothing and is not an epsilon.
-
-Theorem 5 is wrong as printed, in two of its three factors (the last line of its proof drops the
-sign of beta N). A sum f becomes -1 with probability Phi((-beta N - f) / sigma), where the paper has
-Phi((beta N - f) / sigma); and 0 with Phi((beta N - f) / sigma) - Phi((-beta N - f) / sigma), where
-it has erf((beta N - f) / (sqrt(2) sigma)), which is the same for f = 0 alone. For sums below zero
-both are too large, and q would be too small: no bound at all. `TopAgg.laws` has the right ones.
-
-Theorem 4 leaves out a condition of its proof, q e^alpha2 < 1 (`likely_outcome`). With it, it
-says nothing unless the likeliest outcome of a row has a probability above 1 - e^(-2 k / sigma^2).
-At all published settings it has less over the entries of an image, whatever the teachers vote
-(`TopAgg.most_log_peak`); in fewer dimensions, with little noise, the theorem can be the tighter
-bound. So the paper's finding that the data-dependent bound is the looser one is right, and a
-property of this bound. It is none of the data: the laws of all outcomes are known, and the
-divergence that they give (`TopAgg.by_entries`) is never above the data-independent one.
-
-Shapes: Q rows of sums (one for each queried fake), D entries, A orders. Logarithms are natural.
+Theorem 4 of DataLens leaves out a condition of its proof, q e^alpha2 < 1 (`likely_outcome`). With
+that condition the theorem applies only if the likeliest outcome of a row has a probability above
+1 - e^(-2 k / sigma^2). At all published settings the probability over the entries of an image is
+smaller, whatever the teachers vote (`TopAgg.most_log_peak`); in fewer dimensions, with little
+noise, the theorem can be the tighter bound. So the paper is right that the data-dependent bound is
+the looser one, but that is a property of this bound and not of the data: the laws of all outcomes
+are known, and the divergence that they give (`TopAgg.by_entries`) is never above the
+data-independent one.
 """
 
 from __future__ import annotations
@@ -69,7 +56,7 @@ from dpgen_jax.accountant import composition
 from dpgen_jax.core.errors import UserError
 
 _CHUNK = 4096
-"""distinct queries whose bounds are held at a time; the rest of a run is a few numbers a query"""
+"""Distinct queries whose bounds are in memory at a time; the rest is a few numbers a query."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -504,7 +491,7 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
     noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
     as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
     law. Both ways need that the bit is all that is released: of a released count only the
-    data-independent cost holds. Sums over queries are ex-post, as above.
+    data-independent cost holds. Sums over queries are ex-post, as of `confident_gnmax_rdp`.
 
     Args:
         needed: The smallest count that passes.
@@ -549,7 +536,7 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
 
 
 _ABOVE_ONE = 1 + np.geomspace(1e-2, 1e6, 33)
-"""candidates for mu1 and mu2: which ones are tried changes how tight a bound is, not its truth"""
+"""Candidates for mu1 and mu2. The choice changes how tight a bound is, not its validity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -652,7 +639,7 @@ class TopAgg:
             orders: Orders [A], > 1.
 
         Returns:
-            RDP [Q, A]; inf where the theorem says nothing.
+            RDP [Q, A]; inf where the theorem does not apply.
         """
         orders, log_q = require_orders(orders), np.asarray(log_q, float)
         best = np.full((len(log_q), len(orders)), np.inf)

@@ -1,36 +1,35 @@
 """Tight composition of many releases, by the sum of their privacy losses on a grid.
 
-The privacy loss of one release, on a grid: what `numeric` composes.
+Any number of Gaussian releases, Gaussian releases of Poisson-sampled units, and releases with
+discrete Laplace noise can be composed.
 
 A pair of laws (P, Q) dominates a mechanism if no pair of neighbours has a larger hockey-stick
 divergence H_g = sup_S P(S) - g Q(S), at any g >= 0. The privacy loss is ln dP/dQ under P.
+Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
+Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
+whole is read off the law of the sum of the releases' losses.
 
-On the grid: outcomes with masses (p, q), whose ln(p / q) lies between two nodes, are split between
-these so that both masses keep their sums. Whoever forgets the split has the old pair back, so the
-pair on the grid dominates it: H is unchanged at the nodes, and a chord of it between them, in g
-(Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations
-of Privacy Loss Distributions", PETS 2022). Losses above the last node count as infinite.
+The loss of one release is put on a grid. Outcomes with masses (p, q), whose ln(p / q) lies between
+two nodes, are split between these so that both masses keep their sums. Forgetting the split gives
+the old pair back, so the pair on the grid dominates it: H is unchanged at the nodes, and a chord of
+it between them, in g (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter
+Discrete Approximations of Privacy Loss Distributions", PETS 2022). Losses above the last node count
+as infinite.
 
 Nodes are multiples of a width, a power of two: 1/16 of the loss's root mean square, rounded down.
 From 32 widths on they lie 1/32 of the loss apart, but never more than 1/16 of what the loss changes
 over one standard deviation of the noise. The nodes of a wider grid are a subset of those of a finer
 one, so it dominates too.
 
-Tight composition of many releases by the sum of their privacy losses.
+Powers of characteristic functions give the law of the sum (Koskela, Jalko and Honkela, "Computing
+Tight Differential Privacy Guarantees Using FFT", AISTATS 2020), here of laws tilted by
+e^(order * loss). The mass of a tilted law lies where delta is decided, so that errors are small
+relative to delta, and not only relative to 1. All that is neglected is charged: losses beyond the
+grid, what wraps around, and rounding (`_NOISE`).
 
-It counts Gaussian releases of Poisson-sampled units, discrete Laplace noise and Gaussian releases,
-any number of each.
-
-Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
-Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
-whole is read off the law of the sum of the releases' losses (`loss`). Powers of characteristic
-functions give it (Koskela, Jalko and Honkela, "Computing Tight Differential Privacy Guarantees
-Using FFT", AISTATS 2020), here of laws tilted by e^(order * loss): their mass lies where delta is
-decided, so that errors are small beside delta, and not only beside 1.
-
-All that is neglected is charged: losses beyond the grid, what wraps around, rounding (`_NOISE`).
-Adding an event never makes the grid of another finer, and a coarser one dominates, so epsilon does
-not fall but for rounding, 1e-8 of it. It is within 1 % of that of far finer grids, mostly 0.1 %.
+Adding an event never makes the grid of another finer, and a coarser one dominates. So epsilon does
+not fall when an event is added, except by rounding, 1e-8 of it. It is within 1 % of the epsilon of
+far finer grids, mostly within 0.1 %.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ LossAt = Callable[[Values], np.ndarray]
 OutcomeOf = Callable[[np.ndarray], np.ndarray]
 
 ORDERS = np.concatenate([[0.0], 2.0 ** (np.arange(-112, 161) / 8)])
-"""at which moments are known; fixed, so that epsilon cannot fall when an event is added"""
+"""The orders of the moments; fixed, so that epsilon cannot fall when an event is added."""
 
 _FAR = 10.0  # standard deviations to the last node: 1e-23 of the loss is above
 _LOUDEST = 1e12  # a message over sigma; noise below that counts as none
@@ -115,8 +114,8 @@ def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float 
 
     Proof that these dominate. Let v, v' be one unit's messages on the two data sets. Given the
     samples of all others, whose sum shifts both laws alike, the laws are P = (1-q) N(0) + q N(v)
-    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples helps
-    nobody. For g >= 1,
+    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples does not
+    increase it. For g >= 1,
       P(S) - g P'(S) = q N(v)(S) - (g-1) (1-q) N(0)(S) - g q N(v')(S),
     and where N(v)(S) = s, the lemma of Neyman and Pearson bounds what is subtracted:
       N(0)(S) >= Phi(Phi^-1(s) - |v|),  N(v')(S) >= Phi(Phi^-1(s) - |v - v'|).
@@ -320,11 +319,12 @@ class Law(NamedTuple):
 
 
 def beside(others: Callable[[Events, float], float], events: Events, delta: float) -> float:
-    """An epsilon of any events, those of NEW kinds by their privacy losses.
+    """An epsilon of any events, those of the kinds NEW by their privacy losses.
 
     The two parts add up by basic composition, with a part of delta each. LaplaceEvents may also
     count as purely private, if that is cheaper: for few of them. The result is never less than what
-    `others` says of the events that it knows, so that adding one that it does not know never helps.
+    `others` gives for the events that it knows, so that adding an event of another kind never
+    lowers it.
 
     Args:
         others: From events and a delta to the epsilon of all kinds but NEW.
@@ -356,9 +356,8 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
     """An epsilon at which events of KINDS together are (epsilon, delta)-private.
 
     The distance tau between sampled and ideal laws is charged as `composition.exact_epsilon`
-    proves:
-    delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee (a
-    message of 0 is one that a replaced unit may send, so replace-one events cover it).
+    proves: delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee
+    (a message of 0 is one that a replaced unit may send, so replace-one events cover it).
 
     Args:
         events: Pairs (event, count), merged, each of one of KINDS.
@@ -478,7 +477,7 @@ def _sum(laws: list[Law], order: float) -> Law:
 
 
 def _regridded(law: Law, width: float, order: float) -> Law:
-    """The same law on a finer grid; on a coarser one what dominates it, by the split of `loss`."""
+    """The same law on a finer grid; on a coarser one a law that dominates it (`share_up`)."""
     losses = (law.first + np.arange(len(law.mass))) * law.width
     cell = np.floor(losses / width).astype(int)
     above = losses - cell * width

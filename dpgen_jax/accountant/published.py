@@ -1,16 +1,13 @@
 """The accounting that each paper used, for the column "as published" next to "proven".
 
-A paper's events are added up by the Renyi accountant of `dp_accounting`, at its orders and with its
-conversion. The papers' own codes searched other orders and used the classic conversion, which gives
-more: `Published.epsilon(steps, "classic")`.
+The papers decide the events and `dp_accounting` what they cost: its Renyi accountant adds them up,
+at its orders and with its conversion. The papers' own codes searched other orders and used the
+classic conversion, which gives more: `Published.epsilon(steps, "classic")`. The scripts of GS-WGAN
+and of the papers that build on it sample units without replacement and call the package autodp,
+whose bound is the same theorem as that of `dp_accounting`.
 
 Nothing here decides a budget: a run is accounted by `composition.epsilon_of`. A method's file
 has a function `published(config, delta)` that chooses among these formulas.
-
-The accounting of papers that sample units without replacement: GS-WGAN and what builds on it.
-
-As in `published`, the papers decide the events and `dp_accounting` what they cost. The papers'
-scripts call `autodp`, whose bound is the same theorem.
 """
 
 from __future__ import annotations
@@ -98,7 +95,7 @@ def _curve(event: DpEvent) -> tuple[np.ndarray, np.ndarray]:
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant()
-    if not accountant.supports(event):  # it counts sampling without replacement so alone
+    if not accountant.supports(event):  # it counts sampling without replacement only so
         accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     accountant.compose(event)
     return accountant.orders, accountant.rdp

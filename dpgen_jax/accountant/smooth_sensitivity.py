@@ -1,23 +1,17 @@
 """Smooth sensitivity: the only way to publish a data-dependent cost of Confident-GNMax.
 
-The cost of one GNMax query as a function of q, at one order, and how far a neighbour moves it.
-
 Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendix B: Algorithm 3 and Proposition 13 (local sensitivity), conditions C5 and C6 (B.4.2).
+appendices B and C: Algorithm 3 and Proposition 13 (local sensitivity), conditions C5 and C6
+(B.4.2). Smooth sensitivity: Nissim, Raskhodnikova and Smith, STOC 2007.
 
-How far votes at a distance of some teachers move the cost of one query more.
+Unit: one teacher; neighbouring: one teacher changes its vote in every query. The cost of one query
+is a function of q at one order (`Curve`). Its local sensitivity at distance d bounds how much one
+more teacher moves that cost, once d teachers have changed their votes. The smooth sensitivity SS of
+the total over queries (`total_rdp`) bounds by how much the total can differ at a neighbour, and
+ln SS itself differs by at most beta. All of these are as private as the votes. `Sanitiser` adds
+noise in proportion to SS and states what that costs.
 
-Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendix B. All of it is as private as the votes.
-
-Source: Papernot et al., "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908),
-appendices B and C; smooth sensitivity: Nissim, Raskhodnikova and Smith, STOC 2007.
-
-Unit: one teacher; neighbouring: one teacher changes its vote in every query. `total_rdp` of the
-votes is private. Its smooth sensitivity SS bounds by how much it can differ at a neighbour, and
-ln SS differs by at most beta; `Sanitiser` adds noise in proportion and states what that costs.
-
-What comes out is an EX-POST bound at ONE order, fixed before the run: later queries depend on
+The result is an EX-POST bound at ONE order, fixed before the run: later queries depend on
 earlier answers, so a total over the queries that were met is a reading of what this transcript
 revealed, not a guarantee given beforehand, and the best of several orders would be a further look
 at the votes. Label it so, and never write it where an epsilon is expected. Every parameter must be
@@ -41,7 +35,7 @@ from dpgen_jax.core.errors import UserError
 
 _GRID = 4000
 _DEEPEST = -3000.0
-"""points, and smallest ln q, of the check of the conditions"""
+"""Points, and smallest ln q, of the grid on which C5 and C6 are checked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +236,7 @@ def threshold_table(threshold: float, sigma: float, order: float, n_teachers: in
 
 def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: float,
               sigma2: float, order: float, rounding: Rounding = ROUNDED) -> float:
-    """The total whose smooth sensitivity this file bounds; private.
+    """The total whose smooth sensitivity this module bounds; private.
 
     It is `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
     data-independent cost even where the data-dependent bound is smaller (which it is only where
@@ -357,7 +351,7 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
 
 
 STEPS, LOG_STEPS = 2**20, 1024
-"""steps of the grids: of the largest total, and of beta"""
+"""Steps of the public grids of a `Sanitiser`: of the largest total, and of beta."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -456,7 +450,7 @@ class Sanitiser:
     def place(self, total_rdp: float, ss: float, most: float) -> Placed:
         """The whole numbers from which the two releases start.
 
-        Noise in floats would tell of the floats under it. So both numbers become whole steps h and
+        Noise in floats would reveal the floats under it. So both numbers become whole steps h and
         g = beta / 1024 of public grids, a multiple of neither being private, and the noise is
         round(sigma Z): for an integer v, v + round(sigma Z) = round(v + sigma Z) is post-processing
         of the Gaussian mechanism that `rdp` prices, but for the total variation of the sampled law.

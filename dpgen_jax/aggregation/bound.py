@@ -96,7 +96,7 @@ def assert_message(message: Array, columns: int | None = None) -> None:
 
 
 def add_up(total: Array, contributions: Array) -> Array:
-    """Returns a sum with contributions added; in integers, so that their order is nothing.
+    """Returns a sum with contributions added; in integers, so that their order does not matter.
 
     Args:
         total: int32 [B, D].

@@ -162,7 +162,7 @@ class GradientL2:
     """One long row, a gradient with respect to all parameters, is clipped to L2 norm `clip`.
 
     It is rounded to a grid of clip / levels. Rounding is to nearest: no random numbers are needed
-    for each entry of each record, and the grid is fine beside the entries (`gradient_levels`).
+    for each entry of each record, and the grid is much finer than the entries (`gradient_levels`).
 
     Attributes:
         clip: The largest L2 norm, in units of the message.

@@ -1,24 +1,18 @@
 """Compressed gradients: rotation and rounding to levels (D2P-Fed), count sketches (FetchSGD).
 
-The randomised Hadamard transform: rotates gradients before they are rounded to few levels.
+D2P-Fed (Wang, Jia and Song 2020, arXiv 2006.13039) rotates gradients by the randomised Hadamard
+transform and rounds them to k levels without bias (`KLevels`). The transform is x -> H S x, with S
+random signs and H the orthonormal Hadamard matrix. Whatever x is, its length is spread over all
+coordinates like that of a normal vector (Suresh et al., ICML 2017), so no entry needs a wide range.
+The signs come from a public key and depend on nothing private: rotating costs no privacy, and what
+is released may be rotated back by anyone (post-processing). Rows are padded with zeros to a power
+of two, which is public. Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages,
+but their levels are biased and their rows are not rotated back.
 
-x -> H S x, with S random signs and H the orthonormal Hadamard matrix: whatever x is, its length is
-spread over all coordinates like that of a normal vector (Suresh et al., ICML 2017), so no entry
-needs a wide range. D2P-Fed (Wang, Jia and Song 2020, arXiv 2006.13039) does so. The signs come from
-a public key and depend on nothing private: rotating costs no privacy, and what is released may be
-rotated back by anyone (post-processing). Rows are padded with zeros to a power of two, which is
-public.
-
-Rounding to k levels without bias: the messages of D2P-Fed (arXiv 2006.13039).
-
-Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages, but biased levels, and
-rows that are not rotated back.
-
-Count sketches of votes, as in FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682).
-
-They are of teachers that vote (Algorithm 7 of DataLens, arXiv 2103.11109). There, noise is added
-after the largest entries were chosen, so the choice itself is not private. Here it is added to the
-sum of the sketches, and whatever is read off it is post-processing.
+Count sketches are those of FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682), here of the
+votes of teachers (Algorithm 7 of DataLens). There, noise is added after the largest entries were
+chosen, so the choice itself is not private. Here it is added to the sum of the sketches, and
+whatever is read off that sum is post-processing.
 """
 
 from __future__ import annotations
@@ -57,7 +51,7 @@ def random_signs(key: Array, rows: int, columns: int) -> Array:
         columns: D.
 
     Returns:
-        float32 [B, width(D)] of -1 and 1.
+        float32 [B, padded_width(D)] of -1 and 1.
     """
     return jax.random.rademacher(key, (rows, padded_width(columns)), jnp.float32)
 
@@ -66,11 +60,11 @@ def rotate(signs: Array, x: Array) -> Array:
     """Returns H S x.
 
     Args:
-        signs: float32 [B, width(D)].
+        signs: float32 [B, padded_width(D)].
         x: float32 [..., B, D].
 
     Returns:
-        float32 [..., B, width(D)].
+        float32 [..., B, padded_width(D)].
     """
     chex.assert_rank(signs, 2)
     chex.assert_axis_dimension(signs, -1, padded_width(x.shape[-1]))
@@ -83,8 +77,8 @@ def unrotate(signs: Array, rotated: Array, columns: int) -> Array:
     """Returns the inverse of `rotate`, S H.
 
     Args:
-        signs: float32 [B, width(D)].
-        rotated: float32 [..., B, width(D)].
+        signs: float32 [B, padded_width(D)].
+        rotated: float32 [..., B, padded_width(D)].
         columns: D.
 
     Returns:
@@ -123,9 +117,9 @@ class KLevels:
     holds; of the discrete Gaussian only a bound by zCDP is known, which allows fewer rounds.
 
     A row is scaled until its length is `reach` or its largest entry is k - 1, whichever comes
-    first, so no entry is cut off, and an entry becomes one of the two levels beside it with the
+    first, so no entry is cut off, and an entry becomes one of its two neighbouring levels with the
     probability that makes the mean exact: the mean message has the direction of the row. Rows that
-    were rotated (`hadamard`) are hardly ever stopped by their largest entry.
+    were rotated (`rotate`) are hardly ever limited by their largest entry.
 
     Attributes:
         levels: k, the integers -(k - 1), -(k - 3), ..., k - 1, so log2(k) bits for an entry.

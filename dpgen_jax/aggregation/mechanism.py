@@ -1,8 +1,7 @@
 """Mechanisms: bound, noise and schedule, what they cost, and the release itself.
 
-`LocalMechanism` adds the noise at the client: what leaves a client is already private.
-
 `release` is the only code of the package that turns a sum over units into a public value.
+`LocalMechanism` adds the noise at the client instead: what leaves a client is already private.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Mechanism(Protocol):
     """The protocol of a mechanism.
 
     It is what `SumMechanism`, `teacher_votes.ConfidentGNMax` and `LocalMechanism` have in
-    common, and all that the loop and the ledger know of them.
+    common, and the only interface of the loop and the ledger to them.
     """
 
     @property
@@ -391,8 +390,8 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
 class LocalMechanism:
     """Each client bounds its message, adds noise of its own, and sends that.
 
-    The price: the mean of m answers carries the noise of one client over sqrt m, where a trusted
-    aggregator would leave that over m.
+    The price: the mean of m answers carries the noise of one client over sqrt m, where with a
+    trusted aggregator it carries that noise over m.
 
     Attributes:
         bound: The bound on the message of one client.
@@ -408,7 +407,7 @@ class LocalMechanism:
         bound.squared_sensitivity() by that client, made before anything leaves it: it holds against
         the server and against all other clients together. A client is charged for its own
         participations, at most schedule.max_participations(T). Secret samples of clients amplify
-        nothing against a server that knows whom it asked, so no such schedule is taken.
+        nothing against a server that knows which clients it queried, so no such schedule is taken.
 
     Source:
         Kasiviswanathan et al., "What Can We Learn Privately?" (FOCS 2008): the local model.
@@ -472,7 +471,7 @@ class LocalMechanism:
         return source.draw_for(units, first_round, self.client_bits_shape)
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns the message that leaves the client, private as it stands: int32 [B, D]."""
+        """Returns the message that leaves the client, already private: int32 [B, D]."""
         return self.bound.project(key, message) + self.noise.sample(private_input)
 
     def added(self, total: Array, contributions: Array) -> Array:

@@ -1,16 +1,15 @@
 """Messages without negative entries, and counts, sums and second moments by blocks.
 
-Messages without negative entries: replacing one moves the sum by sqrt 2 of its norm, not by 2.
-
-For integer vectors u, v >= 0 with |u|^2, |v|^2 <= N: |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
+Replacing a message without negative entries moves the sum by sqrt 2 of its norm, not by 2. Proof:
+for integer vectors u, v >= 0 with |u|^2, |v|^2 <= N, |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
 u.v >= 0; messages with signs may move by 4 N. `NonNegativeL2` takes any such vector, rounded to a
-grid; `CellVotes` takes the cells of tables that a record lies in, as they are: nothing is rounded.
+grid; `CellVotes` takes the cells of tables that a record lies in, without rounding.
 
-A record answers with one vector, the number of its block (its class, or its cell), and, where they
-are asked for, its shades. What is put on a grid, checked and sealed is that vector, a few hundred
-integers; what is summed are polynomials of it with integer coefficients: its block's count, its
-block's sum, and the products of its entries. They are made a chunk of records at a time and added
-by block, so that an array of [records, blocks x length] is never in memory.
+With `Moments` a record answers with one vector, the number of its block (its class, or its cell),
+and optionally its shades. Only this message, a few hundred integers, is put on a grid, checked and
+sealed. The sums are over polynomials of it with integer coefficients: the count of its block, the
+sum of its block, and the products of its entries. They are made a chunk of records at a time and
+added by block, so that an array of [records, blocks x length] is never in memory.
 """
 
 from __future__ import annotations
@@ -289,7 +288,7 @@ class Sums:
         shades: float32 [T], sums of shares.
         count: float32 [blocks].
         first: float32 [blocks, M].
-        second: float32 [square_blocks, M, M], symmetric; [0, M, M] where none was asked for.
+        second: float32 [square_blocks, M, M], symmetric; [0, M, M] without products.
     """
 
     shades: Array
@@ -303,7 +302,7 @@ def entries_rounded(length: int, products: bool) -> int:
 
     Args:
         length: Of the vector.
-        products: Whether products are asked for.
+        products: Whether products are released.
     """
     return length + products * (length * (length + 1) // 2)
 
@@ -329,10 +328,10 @@ def with_rounding(squared: int, quarters: int) -> int:
 
 
 MOST_LEVELS, MOST_SHADES = 2**8 - 1, 2**12 - 1
-"""of the grids; squares of both are below 2^24, so that float32 sums of squares are exact"""
+"""Levels of the two grids; squares are below 2^24, so that float32 sums of squares are exact."""
 MOST_PRODUCT = 2**30
-"""of a factor and what it multiplies; with C <= sqrt 2 B, v_i v_j <= N / 2 for i < j, and half a
-step for the rounding, all stays below 2^31"""
+"""The largest product of a factor and what it multiplies: with C <= sqrt 2 B, v_i v_j <= N / 2 for
+i < j, and half a step for the rounding, all stays below 2^31."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -354,7 +353,7 @@ class Moments:
         shades: T, how many shares.
         levels: L, the longest v.
         first: The factor of the sums, in units of 2^-SHIFT.
-        square: The factor of v_i^2, in units of 2^-SHIFT; not used where no products are asked for.
+        square: The factor of v_i^2, in units of 2^-SHIFT; not used where no products are released.
         count: g, the factor of the counts.
         tint: H, the longest vector of shares on their grid.
         columns: D of the sum, which has zeros at its end.
@@ -365,7 +364,7 @@ class Moments:
         Unit: a record. Relation: as the field says. Sensitivity: the squared distance of what two
         messages of one record add is at most `exact`, which is at most S. Let v, w be the integers
         of the two, p = v.v <= N, q = w.w <= N, r = v.w, all integers, N = L^2, b = B^2 if products
-        are asked for, else 0. First without the rounding. Products: a distance of matrices v v^T
+        are released, else 0. First without the rounding. Products: a distance of matrices v v^T
         and w w^T is p^2 + q^2 - 2 r^2, since <v v^T, w w^T> = (v.w)^2 >= 0; an off-diagonal entry
         stands for two, and as C^2 <= 2 B^2, the triangle moves by at most b (p^2 + q^2 - 2 r^2),
         whether blocks share it or not (in two blocks r^2 is missing, and p^2 + q^2 <= 2 N^2).
@@ -374,7 +373,7 @@ class Moments:
           one block:  2 H^2 + A^2 (p + q - 2 r) + b (p^2 + q^2 - 2 r^2), which grows in p and in q,
                       so p = q = N, and is largest at the whole r in [-N, N] next to -A^2 / (2 b);
           two blocks: 2 H^2 + A^2 (p + q) + b (p^2 + q^2) + 2 g^2, at p = q = N;
-          a record that is dropped beside one that is not: at most half of "two blocks".
+          a record that is dropped against one that is not: at most half of "two blocks".
         Zero-out: E = H^2 + A^2 N + b N^2 + g^2. Then the rounding: it moves each of the m = M + M
         (M + 1) / 2 entries of sums and products by at most 1/2 (counts and shares are whole), so
         what one record adds by at most sqrt(m) / 2 in norm, and a distance of two by sqrt(m). So
@@ -675,7 +674,7 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
     and 32-bit sums allow.
 
     Args:
-        phases: What each phase asks.
+        phases: The parts of the message in each phase.
         sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
         records: n, public.
         relation: Replace-one or zero-out.

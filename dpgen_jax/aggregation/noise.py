@@ -1,20 +1,17 @@
 """Noise on integer sums, and the random bits that it is made of.
 
-Sources of the bits that noise and samples are made of.
+The secret bits come from the operating system, are used once and are never kept, except for a keyed
+digest of those of a round (`run.loop`). The protection is that of its generator: computational.
+There is no key that could leak, be used twice, or get into a checkpoint.
 
-The operating system's bits are used once and never kept, but for a keyed digest of those of a round
-(`run.loop`). The protection is that of its generator:
-computational. There is no key that could leak, be used twice, or get into a checkpoint.
+Gaussian noise is rounded. For an integer vector v, round(v + sigma Z) = v + round(sigma Z): adding
+`RoundedGaussian` draws to integer votes is post-processing of the Gaussian mechanism, and exact
+Gaussian accounting holds. No floating-point number is involved in a draw: neither a fingerprint of
+float rounding nor a truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
 
-For an integer vector v, round(v + sigma Z) = v + round(sigma Z): adding `RoundedGaussian` draws to
-integer votes is post-processing of the Gaussian mechanism, and exact Gaussian accounting holds.
-No floating-point number is involved in a draw: neither a fingerprint of float rounding nor a
-truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
-
-Discrete Laplace noise on integer counts inside a compiled release, exact to 2^-96 a bit.
-
-`single_releases` draws the same law on the host, without any error; a compiled step needs a number
-of random bits that is known beforehand.
+`DiscreteLaplace` draws its noise inside a compiled release, exact to 2^-96 a bit: a compiled step
+needs a number of random bits that is known beforehand. `single_releases` draws the same law on the
+host, without any error.
 """
 
 from __future__ import annotations
@@ -102,7 +99,7 @@ class OsBits:
 class SeededBits:
     """Bits that are a function of (seed, incarnation, step), for runs that can be repeated.
 
-    Whoever knows the seed can remove the noise: such a run has no privacy claim. The bits of a
+    Anyone with the seed can remove the noise: such a run has no privacy claim. The bits of a
     round do not depend on how many rounds are drawn at once. A resumed run is a new incarnation.
 
     Attributes:
@@ -159,7 +156,7 @@ TERMS = 7
 
 @functools.lru_cache(maxsize=8)
 def padded_table(sigma: float) -> np.ndarray:
-    """Returns uint32 [2^n - 1, 3]: thresholds, filled up with a number that is above every draw."""
+    """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number that is above every draw."""
     values = thresholds(sigma)
     size = (1 << len(values).bit_length()) - 1
     data = b"".join(v.to_bytes(12, "big") for v in values) + b"\xff" * 12 * (size - len(values))
@@ -616,7 +613,7 @@ def laplace_thresholds(scale: float, digits: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=8)
 def thresholds_as_words(scale: float, digits: int) -> np.ndarray:
-    """Returns `thresholds` as uint32 [J, 3], the highest word first.
+    """Returns `laplace_thresholds` as uint32 [J, 3], the highest word first.
 
     Args:
         scale: In steps of the integer grid.

@@ -205,7 +205,7 @@ class PublishedSampling(_Public):
         units: U.
 
     Guarantee:
-        None. The state of a unit tells how often it was sampled, so the rounds are no adaptive
+        None. The state of a unit shows how often it was sampled, so the rounds are no adaptive
         composition of subsampled releases, and no proof is known: every round is charged as if it
         had no noise.
 
@@ -258,12 +258,12 @@ class FixedSizeSampling:
         Unit: that of the bound. Relation: replace-one. Sensitivity: that of the release. What a
         unit has learnt is a function of its own records and of what was released, as all units
         learn in every round; the sample is drawn uniformly without replacement from fresh secret
-        bits, shown to nobody; noise is added to the sum whoever is sampled. So a round is one
+        bits and kept secret; noise is added to the sum whatever the sample. So a round is one
         subsampled Gaussian release on the U units, of which one differs between neighbours, and its
         whole message, all B gradients, is inside the event that is amplified. Samples are uniform
         but where two of the U random numbers tie, and that chance, below U^2 2^-97 a round, is part
         of the event. The published GS-WGAN does neither: its critics learn only when sampled, so
-        that their state tells of the samples, and it multiplies by B after amplifying.
+        that their state depends on the samples, and it multiplies by B after amplifying.
 
     Source:
         Wang, Balle and Kasiviswanathan, "Subsampled Renyi Differential Privacy and Analytical
@@ -336,10 +336,9 @@ class FixedSizeSampling:
 
 @dataclasses.dataclass(frozen=True)
 class PoissonSampling:
-    """Each unit is sampled on its own, with the same secret chance, anew for every round.
+    """Each unit is sampled independently, in secret, with the same chance, anew for every round.
 
-    Who wants all units in every round takes `FullParticipation`, which costs what it costs without
-    sampling.
+    For all units in every round there is `FullParticipation`, at the cost without sampling.
 
     Attributes:
         units: U.
@@ -347,12 +346,12 @@ class PoissonSampling:
 
     Guarantee:
         Unit and relation: those of the bound. Sensitivity: a message has at most the norm
-        bound.squared_norm. Samples are made of fresh secret bits and shown to nobody, and units
+        bound.squared_norm. Samples are made of fresh secret bits and kept secret, and units
         keep no state, so a round is one Poisson-subsampled Gaussian release
         (`accountant.events.PoissonGaussianEvent`). The chance is exactly `rate`, a multiple of
         2^-32: a unit is sampled where its 32 bits are below 2^32 rate. A round has room for
-        `batch_capacity` units, so that its shape tells nothing; what a sample has beyond that is
-        left out, a uniformly random part of it. That changes the law of the round by at most the
+        `batch_capacity` units, so that its shape is public; units of a sample beyond that are left
+        out, a uniformly random part of it. That changes the law of the round by at most the
         chance that it happens, below 1e-18, whatever the records are, and this chance is part of
         the event.
 

@@ -1,20 +1,17 @@
-"""Releases on the host with noise of their own: class counts, and queries for a table's schema.
+"""Single releases on the host with noise of their own: class counts, and queries for a schema.
 
-Exact discrete Laplace noise, drawn on the host in integer arithmetic, and noisy class counts.
+All of them count records in bins that do not depend on them, add noise, and compute the rest from
+the noisy counts only. Relation: replace-one, unit one record, n public.
 
-Only random bits and integers take part in a draw, so the law is the stated one for every output and
-a guarantee may be purely epsilon: no table ends, and no floating-point number is rounded.
+`class_counts` releases the size of each class; `bounds` and `categories` release the bounds of a
+number and the categories of one column. Their noise is exact discrete Laplace noise, drawn in
+integer arithmetic. Only random bits and integers take part in a draw, so the law is the stated one
+for every output and a guarantee may be purely epsilon: no table ends, and no floating-point number
+is rounded.
 
-Private queries for the schema of a table: bounds of a number, and categories.
-
-Both count records in bins that do not depend on them, add discrete Laplace noise, and compute the
-rest from the noisy counts alone. Relation: replace-one, unit one record, n public.
-
-Private queries of all columns of a table at once: what an undeclared schema is made of.
-
-Every record adds to one cell of each column's counts, so that all columns together are one vector
-whose L2 sensitivity grows with the square root of their number. All else that a schema says is
-computed from the noisy counts.
+`Survey` releases what an undeclared schema needs of all columns of a table at once, with rounded
+Gaussian noise. Every record adds to one cell of each column's counts, so that all columns together
+are one vector whose L2 sensitivity grows with the square root of their number.
 """
 
 from __future__ import annotations
@@ -361,7 +358,7 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 
 
 def least_count(epsilon: float, delta: float) -> int:
-    """Returns the noisy count from which `categories` shows a value; a function of the price alone.
+    """Returns the noisy count from which `categories` shows a value; a function of the price only.
 
     Args:
         epsilon: The price.
@@ -406,11 +403,11 @@ KINDS, VALUES, NAMES = "survey kinds", "survey values", "survey names"
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """The queries that a schema is bought by.
+    """The queries from which an undeclared schema is estimated.
 
     Attributes:
-        columns: K, the columns whose kinds are asked for; once each.
-        queries: Q, how many queries of values are asked for, at most.
+        columns: K, the columns whose kinds are released, once each.
+        queries: Q, the most queries of values.
         kinds: The noise on the counts of kinds.
         values: The noise on the counts of values.
         names_delta: The chance that a name of a single record comes out of any of the queries.
@@ -431,7 +428,7 @@ class Survey:
         alone (b of them) agree in the outcome that none is shown, so they are at a distance of
         1 - (1 - p)^max(a, b) <= Q p. All noise is independent, so the whole release is a
         composition of the Gaussian one and of one that is (0, Q p)-private, and the threshold is
-        the least with Q p <= names_delta. Which queries are asked may follow from earlier answers.
+        the least with Q p <= names_delta. The choice of queries may depend on earlier answers.
 
     Source:
         Dong, Roth and Su, "Gaussian Differential Privacy" (arXiv 1905.02383) for the counts;
@@ -446,7 +443,7 @@ class Survey:
     most: int
 
     def events(self) -> Events:
-        """Returns the cost of all queries, whichever of them are asked."""
+        """Returns the cost of all queries, whether or not they are made."""
         kinds = self.kinds.event(2 * self.columns, self.columns * self.most)
         values = self.values.event(2 * self.queries, self.queries * self.most)
         return ((dataclasses.replace(kinds, mechanism=KINDS), 1),

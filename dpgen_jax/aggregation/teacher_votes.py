@@ -1,15 +1,14 @@
 """Votes of teachers: histograms of projected gradients with Confident-GNMax, and labels of fakes.
 
+The histograms are those of G-PATE (Long et al. 2021, arXiv 1906.09338), after the random projection
+of gradients of its Algorithm 2. The projection matrices come from a public key and depend on
+nothing private: projecting costs no privacy, and what is released in the projected space may be
+taken back by anyone (post-processing).
+
+The votes for a label, real or fake, of each queried fake, and the decoding of their noisy count,
+are the aggregation of PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
+
 A data-dependent number leaves by `upper_bound` only: through smooth sensitivity, with noise.
-
-Random projection of gradients: Algorithm 2 of G-PATE (Long et al. 2021, arXiv 1906.09338).
-
-The matrices come from a public key and depend on nothing private: projecting costs no privacy, and
-what is released in the projected space may be taken back by anyone (post-processing).
-
-Votes for a label, real or fake, of each queried fake, and the decoding of their noisy count.
-
-This is the aggregation of PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
 """
 
 from __future__ import annotations
@@ -274,8 +273,8 @@ class ConfidentGNMax:
         on top: `actual_charge`. Charging by the outcome is sound because the costs of Gaussian
         releases add up as mu^2, and the run stops before the worst case of a round could exceed the
         budget: a privacy filter on the sum of mu^2. A filter is for one number. How far the drawn
-        noise is from ideal, tau, is charged beside mu^2 and grows with the length of the run, which
-        the answers decide; so it is charged in proportion: `_costs`.
+        noise is from ideal, tau, is charged too and grows with the length of the run, which the
+        answers decide; so it is charged in proportion: `_costs`.
 
     Source:
         Papernot et al. 2018 (arXiv 1802.08908), Algorithm 1; G-PATE (arXiv 1906.09338), Algorithm
@@ -469,7 +468,7 @@ class LabelVotes:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm of a message of votes for "real" alone."""
+        """The squared L2 norm of a message in which all votes are "real"."""
         return self.rows
 
     def squared_sensitivity(self) -> int:
@@ -585,10 +584,10 @@ Kept = TypeVar("Kept", bound=KeptVotes)
 
 
 def sanitised_event(sanitiser: Sanitiser) -> RenyiEvent:
-    """Returns the cost of one release.
+    """Returns the cost of one release of `upper_bound`.
 
-    It is an RDP guarantee at the order of the sanitiser, and how far the two draws are from ideal
-    ones.
+    It is an RDP guarantee at the order of the sanitiser, with the distance of the two draws from
+    ideal ones.
 
     Args:
         sanitiser: The declared parameters.
@@ -652,14 +651,14 @@ def _mu_squared(event: Event) -> float:
 
 
 def upper_bound(sealed: Private[Placed], sanitiser: Sanitiser, bits: BitSource) -> float:
-    """Releases an upper bound on the total RDP at the sanitiser's order: `totals` with noise.
+    """Releases an upper bound on the total RDP at the sanitiser's order: the totals with noise.
 
-    Noise is added to whole numbers of public grids, and is made of integers alone
-    (`noise.draw_one`): `Sanitiser.place` has the proof. What is made of the two noised numbers,
-    rounded up to 10^-3, is public.
+    Noise is added to whole numbers of public grids, and is made of integers only
+    (`noise.draw_one`): `Sanitiser.place` has the proof. The bound is computed from the two noisy
+    numbers, rounded up to 10^-3, and is public.
 
     Args:
-        sealed: As `totals` returns it.
+        sealed: As `sanitised_totals` returns it.
         sanitiser: The declared parameters.
         bits: The source of the noise.
 

@@ -1,13 +1,11 @@
 """TopAgg of DataLens (Wang et al. 2021, arXiv 2103.11109): top-k sign votes and thresholds.
 
-Decoders: from the noisy integer sum to what a method learns.
+Each row of a unit's message becomes at most k votes of +1 or -1, at its largest magnitudes
+(Algorithm 2). Before that, `norm_topk` and `dimension_topk` keep the largest entries of a gradient
+up to a share of its squared norm, or of its length (Algorithm 4 and Appendix A.2).
 
-They are post-processing, so they cost no privacy. A decoder is called with the noisy sum
-int32 [B, D] and the public number of units that answer.
-
-NormTopK: the largest entries of a gradient, up to a share of its squared norm, or of its length.
-
-Source: Algorithm 4 and Appendix A.2 of DataLens (Wang et al. 2021, arXiv 2103.11109).
+A decoder turns the noisy integer sum, int32 [B, D], and the public number of units that answer into
+what a method learns. It is post-processing, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -211,8 +209,8 @@ def topk_sign(key: Array, message: Array, top_k: int, clip: float = math.inf) ->
     With g the clipped entry over the largest clipped magnitude of its row, the vote is +1 with
     probability (1 + g) / 2, else -1, so its mean is g (to 2^-23). Ties go to the lowest index.
     Zeros abstain, so a row may cast fewer than top_k votes, never more. Subnormal numbers are
-    zeros. A row with a NaN or an infinity casts no vote at all: its unit has diverged, and what the
-    other entries are worth cannot be told.
+    zeros. A row with a NaN or an infinity casts no vote at all: its unit has diverged, so its other
+    entries are not trusted either.
 
     Args:
         key: Random key for the signs.
@@ -320,8 +318,8 @@ def norm_topk(message: Array, kappa: float) -> Array:
 
     The others become 0. Ties go to the lowest index. Entries are taken in the order of their
     magnitudes up to the first that does not fit, so that nothing is kept of a row whose largest
-    entry alone has more than that share; kappa = 1 keeps all. A row with a NaN or an infinity stays
-    as it is: whoever bounds it drops it.
+    entry has more than that share by itself; kappa = 1 keeps all. A row with a NaN or an infinity
+    stays as it is: the bound drops it.
 
     No guarantee lies here: squares are added in float32, good to about 1e-6. The bound that a
     message goes through next enforces sqrt(kappa) of the clip in integers.
@@ -422,7 +420,7 @@ class TopAggMechanism(SumMechanism):
 
     Guarantee:
         That of `SumMechanism`, by the noisy sums. The data-dependent reading of the votes
-        (`accountant.pate`) needs that the signs alone are released, and is for the data holder.
+        (`accountant.pate`) needs that only the signs are released, and is for the data holder.
 
     Source:
         DataLens (arXiv 2103.11109), Algorithm 3.

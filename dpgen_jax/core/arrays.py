@@ -1,18 +1,14 @@
-"""Arrays of records: checks, rows of mapped files that are read in blocks, and digests.
+"""Arrays of records: rows of mapped files that are read in blocks, checks, and digests.
 
-Rows of arrays that lie in mapped files: they are read some at a time, and not copied as a whole.
+The arrays of a large data set stay in mapped files. Their rows are read a block at a time and are
+never copied as a whole. A file must not change while it is in use.
 
-A file must stay as it is while it is in use.
+Everything that takes arrays from outside shares the checks. An error names the part of the data at
+fault, such as "train" or "synthetic", and the mend. A message may quote a label or a row number, so
+it is for the data holder only.
 
-Checks of arrays of records, shared by everything that takes them from outside.
-
-Each names the part of the data at fault, such as "train" or "synthetic", and the mend. A message
-may quote a label or a row number, so it is for the data holder only.
-
-Digests of many records as one array of bytes, and their order.
-
-An array has 16 bytes for each of them; as objects of Python they would take six times as much, and
-to sort them would take longer than to compute them.
+The digests of many records are one array of bytes, 16 for each record. As Python objects they would
+take six times as much memory, and sorting them would take longer than computing them.
 """
 
 from __future__ import annotations
@@ -31,9 +27,9 @@ BLOCK = 2**26
 
 
 class Picked:
-    """Some rows of an array in a file, which are read when they are asked for.
+    """Some rows of an array in a file, which are read when they are used.
 
-    It has of an array what those need that read it row by row, and `np.asarray` reads all.
+    It offers the part of an array's interface that reading by rows needs; `np.asarray` reads all.
 
     Attributes:
         base: The array [n, ...].
@@ -48,7 +44,7 @@ class Picked:
         """Picks rows.
 
         Args:
-            base: The array [n, ...], which nobody changes.
+            base: The array [n, ...], which must not change.
             rows: int [m], which of its rows.
         """
         self.base, self.rows = base, rows
@@ -78,11 +74,11 @@ def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Returns rows of an array, which stay where they lie.
 
     Args:
-        array: [n, ...], which nobody changes, or rows that were picked before.
+        array: [n, ...], which must not change, or rows that were picked before.
         rows: bool [n], which of them.
 
     Returns:
-        A `Picked`, which has of an array what reads it row by row.
+        A `Picked`, which can be read row by row like an array.
     """
     base, known = ((array.base, array.rows) if isinstance(array, Picked)
                    else (array, np.arange(len(array))))
@@ -108,7 +104,7 @@ def mapping(array: Any) -> mmap.mmap | None:
 
 
 def forget(array: Any) -> None:
-    """Lets go of the memory into which a mapped file was read; what is read again is the same.
+    """Frees the memory into which a mapped file was read; the file can be read again.
 
     Args:
         array: Any array; one that lies in no file stays as it is.
@@ -119,7 +115,7 @@ def forget(array: Any) -> None:
 
 
 def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
-    """Yields the places of rows, as many at a time as `BLOCK` has; what was read is let go of.
+    """Yields the places of rows, as many at a time as `BLOCK` has; frees what was read before.
 
     Args:
         array: [n, ...], or rows that were picked.

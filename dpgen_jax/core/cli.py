@@ -25,7 +25,7 @@ from dpgen_jax.core.terms import at_most
 
 T = TypeVar("T")
 INCOMPLETE = 4
-"""exit code where a release was written and something beside it failed"""
+"""exit code if a release was written but something else failed"""
 FLAT = tyro.conf.arg(name="")
 """marks a field whose own fields are flags without a prefix"""
 
@@ -34,7 +34,7 @@ def main(command: Callable[[list[str]], int | None]) -> None:
     """Runs a command on the arguments of the process, and exits as it ended.
 
     The exit code is 0, or 2 on a usage or data error, 3 without budget for a step, 4 (which the
-    command returns) where a release was written and something beside it failed, 75 (likewise)
+    command returns) where a release was written but something else failed, 75 (likewise)
     where a time limit ended a run that can go on, 130 after a second Ctrl-C, and 143 (129) where
     SIGTERM (SIGHUP) ended it.
 
@@ -144,8 +144,8 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
 def _first_message(box: str) -> str:
     """The first message of the parser's framed text.
 
-    tyro's hooks for errors (`tyro._errors`) are private, and it says of them that any version may
-    change them; so the text that it prints is read instead.
+    tyro's hooks for errors (`tyro._errors`) are private and may change in any version, so the text
+    that it prints is read instead.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)  # colours, where the terminal has them
     rows = [line.strip("\u2502 ") for line in plain.splitlines()[1:]]
@@ -208,7 +208,7 @@ def _flags(args: Any, prefix: str = "") -> Iterator[str]:
 def use_all_cores() -> None:
     """Makes one JAX device a CPU core: small networks do not use more than one core each.
 
-    It must run before JAX touches a backend; what the user set in the environment is left alone.
+    It must run before JAX touches a backend. Settings of the user in the environment stay.
     """
     import jax
 

@@ -162,8 +162,8 @@ def later(default: T) -> T:
 def to_json(value: object) -> Any:
     """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
 
-    A field that equality ignores, and one that came `later`, is written where it says something, so
-    that digests of values without it stay what they were before there was one.
+    A field that equality ignores is written only if it is not empty, and one that came `later` only
+    if it is not the default. So digests of values without it stay as before the field existed.
     """
     if dataclasses.is_dataclass(value):
         return {f.metadata.get("key", f.name): to_json(getattr(value, f.name))
@@ -183,7 +183,7 @@ def _is_written(field: dataclasses.Field[Any], value: object) -> bool:
 
 
 MAX_WHOLE = 2**63
-"""whole numbers lie below it in size, so that arrays can hold them"""
+"""Whole numbers must be smaller in magnitude, so that arrays can hold them."""
 
 
 def from_json(kind: Any, value: Any, name: str = "") -> Any:
@@ -231,7 +231,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:
-    """By the first kind that the value is of; the error is that of the last that is not null."""
+    """The value as the first kind that fits; the error is that of the last kind other than null."""
     kinds = tuple(sorted(kinds, key=lambda kind: kind is not types.NoneType))
     for kind in kinds[:-1]:
         try:
@@ -242,10 +242,10 @@ def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:
 
 
 def _needed(cls: type, value: Json) -> set[str]:
-    """The fields without a default.
+    """The names of the fields without a default.
 
     Raises:
-        UserError: For a field that there is none of.
+        UserError: For an unknown field.
     """
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     unknown = sorted(set(value) - set(fields))

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 MAX_COMPARED = 1000
-"""names with which an unknown one is compared"""
+"""Most known names that an unknown one is compared with."""
 LIKE = 0.65
-"""the least share of letters in common of names that are alike"""
+"""The least share of letters in common that makes two names similar."""
 
 
 class UserError(ValueError):
@@ -35,7 +35,7 @@ class BudgetExceeded(UserError):
 def one_line(error: BaseException, longest: int = 1000) -> str:
     """Returns an error as a command prints it: one line, whatever names and cells it quotes.
 
-    The middle of a long one is left out, since the mend stands at the end.
+    The middle of a long one is left out, since the mend comes last.
 
     Args:
         error: The error.
@@ -96,7 +96,7 @@ def in_python_words(text: str) -> str:
 
 @contextmanager
 def spoken_in_python() -> Iterator[None]:
-    """Has errors within speak of arguments, and not of the flags of commands."""
+    """Rewrites the errors raised within: they name arguments instead of the flags of commands."""
     try:
         yield
     except UserError as error:
@@ -106,7 +106,7 @@ def spoken_in_python() -> Iterator[None]:
 
 @functools.cache
 def speaking_python(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """Returns a function of a command whose errors speak of arguments.
+    """Returns the function of a command, with errors that name arguments instead of flags.
 
     Args:
         function: The function. Arguments that it does not take are a UserError, too.

@@ -1,15 +1,15 @@
 """Files: bounded reading, strict JSON, atomic writing, and the limits of the platform.
 
-Features that some operating systems have and others lack, looked up in one place.
+Of the files that others wrote, only regular ones are read, and they never take more memory than is
+allowed. A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So
+the kind and the size of a file are checked before it is opened, and unpacked bytes are counted
+while they are read.
 
-Windows has no call that makes the names in a folder durable, its files have no owner's mode, and it
-opens files as text unless told otherwise. Imports nothing of this package.
+Features that some operating systems lack are looked up here only. Windows has no call that makes
+the names in a folder durable, its files have no mode for the owner, and it opens files as text by
+default.
 
-Files that others wrote: regular files only, and never more bytes in memory than are allowed.
-
-A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So the kind
-and the size of a file are looked at before it is opened, and what is unpacked is counted while it
-is read. Imports nothing but errors and platforms, so that every part may use it.
+The module imports nothing of the package but its errors, so that every part may use it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BINARY: int = getattr(os, "O_BINARY", 0)
 """for `os.open`: Windows would write a carriage return before each newline"""
 
 GROUPS, OF_THIS_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-"""where Linux has its groups of processes, and which of them this process is in"""
+"""The control groups of processes on Linux, and the file that names those of this process."""
 
 
 def shortfall() -> str:
@@ -162,7 +162,7 @@ def _check_depth(value: object) -> None:
 
 CHUNK = 2**20
 JSON_BYTES = 2**28
-"""of a file of settings, statements or results: far more than any of them takes"""
+"""Most bytes of a file of settings, statements or results: far more than any of them takes."""
 
 _allowed: contextvars.ContextVar[float | None] = contextvars.ContextVar("allowed", default=None)
 
@@ -173,17 +173,17 @@ def machine_bytes() -> float:
 
 
 def allowed_bytes() -> float:
-    """The bytes that reading one data set may take: of `limited`, or what the machine has."""
+    """The bytes that reading one data set may take: those of `limited`, or the machine's."""
     limit = _allowed.get()
     return machine_bytes() if limit is None else limit
 
 
 @contextmanager
 def limited(max_gb: float | None) -> Iterator[None]:
-    """Within it `allowed_bytes` is max_gb * 1e9; None: as outside.
+    """Sets `allowed_bytes` to max_gb * 1e9 within the context; None changes nothing.
 
     Raises:
-        UserError: .
+        UserError: max_gb is not above 0.
     """
     if max_gb is not None and not max_gb > 0:
         raise UserError(f"--max-gb is {max_gb}; it must be above 0")
@@ -195,7 +195,7 @@ def limited(max_gb: float | None) -> Iterator[None]:
 
 
 def require_memory(what: str, needed: float) -> None:
-    """Before an allocation.
+    """Refuses an allocation that is too large, before it is made.
 
     Raises:
         UserError: Where `what` needs more bytes than are allowed.
@@ -306,14 +306,14 @@ def require_parquet() -> None:
 
 
 def write_together(root: Path, files: Mapping[str, bytes]) -> None:
-    """Writes files into `root`, of which the LAST is what the others speak of.
+    """Writes files into `root`; the LAST exists only while the others match it.
 
     All are on disk under other names before any old one is touched, so a full disk leaves the old
-    ones. The old last file goes before the others change, and the new one comes when they have:
-    where it is there, they are its own.
+    ones. The old last file is removed before the others change, and the new one is put in place
+    after they have changed.
 
     Raises:
-        OSError: .
+        OSError: A file cannot be written.
     """
     root.mkdir(parents=True, exist_ok=True)
     *others, last = files
@@ -335,7 +335,7 @@ def write_together(root: Path, files: Mapping[str, bytes]) -> None:
 
 
 def json_bytes(value: object) -> bytes:
-    """As files of a run hold it."""
+    """The bytes of a value as strict JSON, in the form of the files of a run."""
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 
 
@@ -343,7 +343,7 @@ def sync(folder: Path) -> None:
     """Makes the names in a folder durable, where the system can (`shortfall`).
 
     Raises:
-        OSError: .
+        OSError: The folder cannot be opened or flushed to disk.
     """
     if WINDOWS:  # which opens no folder
         return

@@ -1,32 +1,29 @@
 """Several processes in one run: how they find each other, exchange messages, and end together.
 
-The place of this process among those of its run, as the system says that started them.
+Place. SLURM, Open MPI, Kubernetes and TPU pods know the number of each process. JAX reads it from
+them but does not report it: it starts its runtime at once, before the processes have met. So the
+place of this process is read here first (`place_in_batch_system`).
 
-JAX asks SLURM, Open MPI, Kubernetes and TPU pods for it, but tells nobody: it begins at once,
-before the processes have met (`core.hosts`).
+Meeting (`meet`). JAX ends a process with a stack trace if others do not come, and ends all of them
+if one comes twice or late. So, before JAX's own runtime starts on the same port, process 0 waits
+for all others. Each of them sends its number and its flags. Process 0 then answers all at once:
+that they can begin, or why they cannot. A process that comes later finds JAX's service instead,
+which does not speak this protocol. A process that dies while it waits is forgotten, and its
+replacement is accepted.
 
-The meeting of the processes of a run, before JAX's own runtime starts on the same port.
+Orders (`tell`, `hear`). Only the leader has the run folder, the ledger, the clock and the source of
+noise. Before everything that all devices must do together it sends an order to the others, which
+do the same with their own units. In a run of one process `tell` does nothing.
 
-JAX ends a process with a stack trace where others do not come, and ends all where one comes twice
-or late. So process 0 first waits here for all others, each of which says its number and its flags,
-and answers all at once: that they can begin, or why they cannot. Whoever comes later finds JAX's
-service instead, which does not speak as process 0 does here. A process that dies while it waits is
-forgotten, and whoever is started in its place is welcome.
+Trust. No record and no label is sent. The assignment of records to units and the bits of the noise
+are sent, and the devices add up their sums of messages over the same network. So the hosts and the
+network between them lie inside the trust boundary.
 
-The leader alone has the run folder, the ledger, the clock and the source of noise. Before each
-thing that all devices must do together it tells the others (`tell`), who hear it (`hear`) and do
-the same with the units that they have. With one process telling does nothing.
-
-No record and no label is told. Which unit has which record and the bits of the noise are, and the
-devices add up their sums of messages over the same network: the hosts and the network between them
-lie inside the trust boundary.
-
-The end of a run of several processes: all end, by the same exit code, and none waits for others.
-
-The others wait for orders of the process that leads (`core.hosts`). It tells them the end where it
-can; where a process cannot, it ends at once, and a broken connection tells them. That of the
-process that leads is noticed by a thread of each other one: JAX's own runtime, which the leader
-serves, would end them with its stack trace.
+End (`leading`, `alive`). All processes end with the same exit code, and none waits for others. The
+leader sends the end as an order where it can. A process that cannot send or receive orders ends at
+once, and its broken connection informs the others. Each other process has a thread that notices
+the end of the leader. Without that thread JAX's own runtime, which the leader serves, would end
+them with its stack trace.
 """
 
 from __future__ import annotations
@@ -69,7 +66,7 @@ class BatchPlace(NamedTuple):
 
 
 def place_in_batch_system(seconds: int) -> BatchPlace | None:
-    """Returns this process's place; None where this version of JAX does not tell.
+    """Returns this process's place; None where this version of JAX does not report it.
 
     Args:
         seconds: How long a system may take to name the machine of process 0.
@@ -101,10 +98,10 @@ def place_in_batch_system(seconds: int) -> BatchPlace | None:
 
 MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dataset", "--schema",
               "--test-csv", "--class-names", "--public-dataset")
-"""Flags of which each machine may have its own: paths, of which the content is compared later"""
+"""Flags that may differ between machines: paths, whose content is compared later"""
 MOST_BYTES = 2**20
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
-"""seconds, seconds and times after which a machine that says nothing at all is gone"""
+"""TCP settings (seconds, seconds, times) by which a machine that does not respond is lost"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +219,7 @@ def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a connection lives; it has said all it has to."""
+    """Whether the process at the other end of a connection lives; it has nothing more to send."""
     connection.setblocking(False)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
@@ -305,7 +302,7 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
 
 
 def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
-    """Tells a process why it cannot begin, or with no error the number of threads that all have."""
+    """Sends a process the reason why it cannot begin or, without error, the number of threads."""
     with contextlib.suppress(OSError):
         _send(connection, {"error": error, "threads": threads})
 
@@ -370,8 +367,8 @@ class Team:
         count: How many there are.
         index: The number of this one.
         machines: On how many machines they run.
-        signal: The one that asked another process to stop, of which the leader has heard.
-        ended: Whether all know that the run has ended, so that whoever leaves is not missed.
+        signal: The signal to stop that another process got and reported to the leader.
+        ended: Whether all processes know that the run has ended, so that one may leave.
         connections: Those of the meeting: of the leader to all others, of another one to it.
     """
 
@@ -395,7 +392,7 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
         return
     import jax
 
-    # Else JAX would catch SIGTERM, and nobody would hear of it.
+    # Otherwise JAX would catch SIGTERM, and the run would not notice it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     place = _place(hosts)
@@ -459,12 +456,12 @@ def machines() -> int:
 
 
 def leads() -> bool:
-    """Returns whether this process leads: it does where it is alone."""
+    """Returns whether this process leads; a single process does."""
     return Team.index == 0
 
 
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
-    """Tells the other processes what all do next.
+    """Sends an order to the other processes: the next thing that all do.
 
     Args:
         order: What to do.
@@ -480,10 +477,10 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
 
 
 def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Waits for what the leader tells.
+    """Waits for the leader's next order.
 
     Args:
-        signal: One that asked this process to stop; the leader is told.
+        signal: A signal to stop that this process got; it is reported to the leader.
 
     Returns:
         The order, its words and its arrays.
@@ -495,7 +492,7 @@ def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.n
 
 
 def signal_of_others() -> int | None:
-    """Returns the signal by which another process was asked to stop, as far as it has told."""
+    """Returns the signal to stop that another process got and has reported, if any."""
     return Team.signal
 
 
@@ -613,7 +610,7 @@ GONE = ("another process has ended, or cannot be reached; its own last line says
 
 @contextlib.contextmanager
 def leading(code: Callable[[], int]) -> Iterator[None]:
-    """Tells the others, who wait for orders, that the run has ended, and with what exit code.
+    """Sends the end of the run, and its exit code, to the others, which wait for orders.
 
     Args:
         code: The exit code of a run that ends without an error.
@@ -635,10 +632,10 @@ def leading(code: Callable[[], int]) -> Iterator[None]:
 
 
 def end_at_once(code: int) -> None:
-    """Ends this process where it is one of several; a single one goes on.
+    """Ends this process if it is one of several; a single one goes on.
 
-    In the middle of what all do together the others hear no order. The process that leads sends
-    them its exit code on the connections of their meeting; of another, a broken one tells them.
+    During a joint computation the others receive no order. So the leader sends them its exit code
+    over the connections of the meeting; the end of another process shows as a broken connection.
 
     Args:
         code: The exit code.
@@ -667,10 +664,10 @@ def _exit_code(error: BaseException) -> int:
 
 @contextlib.contextmanager
 def alive() -> Iterator[None]:
-    """Ends this process at once where it fails and the others do not know, who wait for it.
+    """Ends this process at once if it fails while the others still wait for it.
 
-    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
-    tells them. Where the process that leads is gone, the others end with a line.
+    An orderly exit would wait for minutes for the others, which wait for this process. A broken
+    connection informs them at once. If the leader is gone, the others end with one line.
     """
     if not leads() and Team.connections:
         threading.Thread(target=_watch, args=Team.connections, daemon=True).start()
@@ -696,9 +693,9 @@ def alive() -> Iterator[None]:
 
 
 def _meet_at_the_end() -> None:
-    """Waits until all are done, of processes that no order has ended, as of a rehearsal.
+    """Waits until all processes are done, if no order has ended them, as in a rehearsal.
 
-    Until then `_watch` ends this one where the process that leads fails.
+    Until then `_watch` ends this one if the leader fails.
     """
     if Team.ended or count() == 1:
         return
@@ -709,7 +706,7 @@ def _meet_at_the_end() -> None:
 
 
 def _watch(leader: socket.socket) -> None:
-    """Waits until the process that leads has ended; then this one ends too, by its exit code."""
+    """Waits until the leader has ended; then this process ends too, by the leader's exit code."""
     leader.settimeout(None)
     try:
         said = leader.recv(1)
@@ -721,10 +718,10 @@ def _watch(leader: socket.socket) -> None:
 
 
 def _tell_code(code: int) -> None:
-    """Tells the others, where this process leads, by what exit code it ends at once.
+    """Sends the exit code to the others, if this process leads, before it ends at once.
 
-    It waits for them to end first: JAX's runtime, which this process serves, could else end them
-    with its stack trace before they read the code.
+    It waits for them to end first: otherwise JAX's runtime, which this process serves, could end
+    them with its stack trace before they read the code.
     """
     others = Team.connections if leads() else ()
     for connection in others:
@@ -738,7 +735,7 @@ def _tell_code(code: int) -> None:
 
 
 def _leave() -> None:
-    """Parts from the others, who know that the run has ended and are at the same point."""
+    """Leaves JAX's runtime; the others know that the run has ended and are at the same point."""
     if count() > 1:
         import jax
 
@@ -746,6 +743,6 @@ def _leave() -> None:
 
 
 def _is_connection(error: BaseException) -> bool:
-    """Whether JAX lost another process, which it tells in errors of several kinds."""
+    """Whether JAX lost another process, which it reports by errors of several kinds."""
     return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
             or "gloo" in str(error).lower())

@@ -1,7 +1,7 @@
 """The run folder: what lies where, and how its files are read and written.
 
-Metrics are one line of public scalars for each block of steps, and TensorBoard if asked for. Rows
-of steps that were lost stay, marked {"superseded": true}: they prove that those steps were made.
+Metrics are one line of public scalars for each block of steps, and optionally TensorBoard. Rows of
+steps that were lost stay, marked {"superseded": true}: they prove that those steps were made.
 Where a row says `charged`, a resume refuses a ledger that charges fewer steps.
 """
 
@@ -39,8 +39,8 @@ FEDERATION = "federation"
 class RunFolder:
     """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}.
 
-    There is also class_counts.json where those were bought, and where what nobody declared was,
-    purchase.json, with schema.yaml, or with class_names.txt if a name holds a comma.
+    There is also class_counts.json if class counts were bought. If undeclared facts were bought,
+    there is purchase.json, with schema.yaml, or with class_names.txt if a name holds a comma.
 
     Attributes:
         root: The folder.
@@ -115,7 +115,7 @@ class RunFolder:
 
     @property
     def answer(self) -> Path:
-        """The flags that a purchase came to; where it is there, nothing is bought again."""
+        """The flags that a purchase resulted in; if the file exists, nothing is bought again."""
         return self.root / "purchase.json"
 
     @property
@@ -185,7 +185,7 @@ def existing(root: Path) -> RunFolder:
 
 
 def go_on(root: Path, *words: str) -> str:
-    """Returns how a run is gone on with: a command, where it was started by one, with `words`."""
+    """Returns how to resume a run: a command, if it was started by one, with `words`."""
     try:
         typed = read_json(RunFolder(root).config).get("typed")
     except UserError:
@@ -220,7 +220,7 @@ def write_json(path: Path, value: object, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> Json:
-    """A JSON object, as `strict_json.parse_json` reads it.
+    """A JSON object, as `files.parse_json` reads it.
 
     Raises:
         UserError: Naming the file when it is missing, no regular file, or no such object.
@@ -234,9 +234,9 @@ def read_json(path: Path) -> Json:
 
 OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
               "spread")
-"""measures of samples, between 0 and 1, which the monitor takes now and then"""
+"""Measures of samples, between 0 and 1, which the monitor takes at intervals."""
 EPSILON, BUDGET_EPSILON = "epsilon", "budget_epsilon"
-"""what was charged so far: of a run that promises it, and of one that promises nothing"""
+"""Columns of the epsilon charged so far: of a run with a guarantee, and of one without."""
 NO_METRICS = ("step", "charged", EPSILON, BUDGET_EPSILON, "seconds")
 """columns that are no metric of the method"""
 

@@ -17,7 +17,7 @@ class ImageSpec:
         channels: ch: 1 for grey, 3 for colour.
         classes: C.
         class_names: Names of the classes 0..C-1, or none. They change nothing that is computed,
-            and schemas that differ in them alone are equal.
+            and schemas that differ only in them are equal.
     """
 
     height: int
@@ -47,7 +47,7 @@ def _later(default: object) -> Any:
 
 
 def _shown(default: object) -> Any:
-    """Returns such a field, of how values are shown alone: equality ignores it."""
+    """Returns such a field that concerns only how values are shown: equality ignores it."""
     return dataclasses.field(default=default, compare=False, repr=False, metadata={"later": True})
 
 
@@ -67,7 +67,7 @@ class Column:
         high: The upper bound of a number, special values apart.
         categories: The values of a category, the lowest first if they are ordinal.
         nullable: Whether a value may be missing.
-        special: Values of a number that stand beside its range, such as 0 or 99.
+        special: Values of a number that are codes outside its range, such as 0 or 99.
         scale: Whether equal parts of [0, 1] are equal parts of the range, or of its logarithm
             (`data.table.transform.unit`).
         written: What the texts of the column are; a date is a number of days, a date with a time, a
@@ -77,7 +77,7 @@ class Column:
         decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
         dtype: The type in frames and Parquet files (`data.table.columns`); "" for the kind's.
-            It changes nothing that is learned, and columns that differ in it alone are equal.
+            It changes nothing that is learned, and columns that differ only in it are equal.
     """
 
     name: str
@@ -146,10 +146,10 @@ class TableSpec:
         label_position: The place of the label among all columns of the file but identifiers, from
             0.
         identifiers: The columns that are never read, in the order of the file.
-        constraints: What holds between the columns of every row, as `data.table.constraints` reads
-        it.
-        targets: Names of columns that an evaluation predicts beside the label. They change nothing
-            that is trained, and schemas that differ in them alone are equal.
+        constraints: Relations between the columns of every row, as `data.table.constraints` reads
+            them.
+        targets: Names of columns that an evaluation predicts in addition to the label. They change
+            nothing that is trained, and schemas that differ only in them are equal.
         derived: Names of columns that the constraints make functions of others: no method needs to
             learn them, as synthetic rows take them from their definitions.
         gaps: The lower and the higher of two columns, by name, whose order a constraint keeps: a

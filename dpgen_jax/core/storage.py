@@ -1,8 +1,8 @@
-"""Releases on object stores (`gs://`, `s3://` and what else fsspec knows); run folders are not.
+"""Releases on object stores (`gs://`, `s3://` and others of fsspec); run folders are refused.
 
 A run's ledger is locked, and is on disk before the noise that it charges for is drawn. An object
-store promises neither, so a run folder there is refused. A release is public and is written whole:
-it is copied there when the run has written it, and read from there.
+store guarantees neither, so a run folder there is refused. A release is public and is written
+whole: it is copied there when the run has written it, and read from there.
 """
 
 from __future__ import annotations

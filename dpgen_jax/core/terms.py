@@ -1,11 +1,11 @@
 """The terms of a guarantee: units, neighbouring relations, bounds rounded upwards. No JAX.
 
-Both are strings: in JSON files and in comparisons they are the words that they stand for.
+Units and relations are strings: they compare and serialise as the words that they stand for.
 
-An upper bound as a text that never says less than it is.
+Epsilon and delta are upper bounds. A text that rounds one to the nearest number of its digits is,
+half of the time, below the bound and so promises what does not hold. `at_most` rounds upwards.
 
-Epsilon and delta are upper bounds: a text that rounds them to the nearest number of its digits
-promises, half of the time, what does not hold. Needs nothing, so that every part may use it.
+The module imports nothing of the package, so that every part may use it.
 """
 
 from __future__ import annotations

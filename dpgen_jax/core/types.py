@@ -36,7 +36,7 @@ __all__ = ["Array", "BudgetExceeded", "Column", "CountTable", "EMPTY", "Identifi
 class Refinement:
     """A public estimate on the host, after `Method.finalize`.
 
-    It reads released values alone and costs no privacy.
+    It reads only released values and costs no privacy.
 
     Attributes:
         check: ``check() -> str``, a line that says what it takes at most; raises UserError where
@@ -52,10 +52,10 @@ class Refinement:
 
 @dataclasses.dataclass(frozen=True)
 class Subjects:
-    """Who has which row of a table.
+    """The subject of each row of a table.
 
-    Public are the column, the limit and the number of subjects of the training part; all else is as
-    private as the records, and so is the number of rows.
+    The column, the limit and the number of subjects of the training part are public. Everything
+    else, the number of rows too, is as private as the records.
 
     Attributes:
         column: The name of the column whose values are the subjects.
@@ -159,7 +159,7 @@ class Pretraining:
     Attributes:
         steps: Number of steps of every unit.
         init: ``init(key) -> state``, any pytree of arrays.
-        step: ``step(key, state, records) -> state``, with the records of the unit alone.
+        step: ``step(key, state, records) -> state``, with the records of the unit only.
         finish: ``finish(state) -> unit state``, of the shapes that `Method.init_unit` returns.
     """
 
@@ -171,7 +171,7 @@ class Pretraining:
 
 @dataclasses.dataclass(frozen=True)
 class PostTraining:
-    """Public training after the last release; it reads released values alone and costs no privacy.
+    """Public training after the last release; it reads only released values and costs no privacy.
 
     Every call gets the key that `Method.finalize` gets, which takes the state in place of the
     public state.
@@ -225,12 +225,12 @@ def release_public(key: Array, public: PyTree) -> PyTree:
 
 
 class CountTable(NamedTuple):
-    """A noisy table of counts that a method asked for; all of it is public.
+    """A noisy table of counts that a method releases; all of it is public.
 
     Attributes:
         name: Its columns.
         cells: The most counts that it has.
-        rounds: In how many releases it was asked for.
+        rounds: The number of releases that contained it.
         noise: The standard deviation of a count, in records, over all of them together.
     """
 
@@ -247,7 +247,7 @@ class Method:
     A round is: `ask` makes a query from the public state; every unit of the cohort runs `learn`
     and `answer` on its own records; the mechanism bounds each message, sums the messages over the
     units, adds noise and decodes; `absorb` takes the released value into the public state. The
-    privacy events of the mechanism are all that the accountant is told. Where the schedule of the
+    privacy events of the mechanism are the accountant's only input. Where the schedule of the
     mechanism samples the units of a round, what `learn` returns is not kept. `learn` and `answer`
     multiply no matrices of integers, which `run.capacity` would round.
 
@@ -274,7 +274,7 @@ class Method:
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
             It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
-            `class_shares`: the model of records whose columns are as wanted alone, by name
+            `class_shares`: the model of only those records whose columns are as wanted, by name
             (`methods.shared.table_plan.Wanted`), and their share among all. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
@@ -283,8 +283,8 @@ class Method:
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
             all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
-        at_once: Of units without a network, how many records a device answers for at once where
-            nobody says (`--chunk`); a matter of speed and memory alone.
+        at_once: For units without a network, how many records a device answers for at once unless
+            `--chunk` is set; it concerns only speed and memory.
 
     Raises:
         ValueError: Phases whose mechanisms differ in cost, units or shape.

@@ -89,7 +89,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def _classifier(config: Config, spec: ImageSpec) -> Extra:
-    """The auxiliary classifier beside the critics."""
+    """The auxiliary classifier that joins the critics."""
     adam, public_fakes = config.c_optimiser.transformation(), fakes(config, spec)
     net, sequential = Classifier(config.classifier, spec), config.order == "sequential"
     fakes_first = config.fake_steps if sequential else 0

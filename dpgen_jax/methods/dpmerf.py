@@ -4,14 +4,15 @@ Source: Harder, Adamczewski and Park, "DP-MERF: Differentially Private Mean Embe
 Features for Practical Privacy-Preserving Data Generation", AISTATS 2021, arXiv 2002.11603.
 
 Unit: a record. There is one release. Each record answers with its random features, phi(x) of norm
-1, in the block of its class; the noisy mean over the records says where each class lies in feature
-space, and how large it is. The generator is then fitted to it as long as one likes: that reads no
-record and costs nothing.
+1, in the block of its class. The noisy mean over the records estimates where each class lies in
+feature space, and how large it is. The generator is then fitted to it for any number of steps,
+which reads no record and costs nothing.
 
 Departures from the published code. Bandwidths are constants: the code's are medians of private
 distances. Features may read windows (`nets.merf`). The embedding brings its own class sizes,
 where the code releases counts apart. The squared distance between embeddings is estimated without
-bias: a fake paired with itself says only that norms are 1, and pulls all fakes of a class together.
+bias: a fake paired with itself shows only that norms are 1, and pulls all fakes of a class
+together.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         net: parameters of the autoencoder.

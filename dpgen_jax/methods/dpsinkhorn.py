@@ -1,4 +1,4 @@
-"""DP-Sinkhorn with teachers: optimal transport tells a generator where its fakes should move.
+"""DP-Sinkhorn with teachers: optimal transport decides where a generator's fakes should move.
 
 Cao, Bie, Vahdat, Fidler and Kreis, "Don't Generate Me: Training Differentially Private Generative
 Models with Sinkhorn Divergence" (NeurIPS 2021), train a generator without an adversary: the
@@ -73,7 +73,7 @@ class Config(MethodConfig):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The generator: a function of released values and public keys alone.
+    """The generator: a function of only released values and public keys.
 
     Attributes:
         params: The weights.

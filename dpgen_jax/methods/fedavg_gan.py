@@ -2,11 +2,11 @@
 
 Source: Augenstein et al., "Generative Models for Effective ML on Private, Decentralized Datasets",
 ICLR 2020, Algorithm 1, arXiv 1911.06679. In a round each client trains the broadcast discriminator
-on its own records and fakes, and answers with how its weights moved, clipped as one vector; the
+on its own records and fakes, and answers with how its weights moved, clipped as one vector. The
 server adds the noisy mean of that to the weights and trains the generator against them, which
 touches no record.
 
-Unit: a client, with all its records. Different here: networks without normalisation by batch, whose
+Unit: a client, with all its records. Departures: networks without normalisation by batch, whose
 statistics would have to be released as well; fakes conditional on labels; one public pool of fakes
 for all clients of a round, instead of the generator itself; Adam for the generator; and
 noise that is accounted (the published run has a hundredth of the clip, an epsilon of millions).
@@ -138,7 +138,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism | LocalMechanism:
     Guarantee:
         Unit: a client. Relation: replace-one: all its records change, their number too. A client's
         answer is a vector of L2 norm at most clip, whatever its records are, a function of these
-        and of the public query alone; replacing it moves the sum by at most 2 clip. The noise has a
+        and of the public query only; replacing it moves the sum by at most 2 clip. The noise has a
         standard deviation of sigma clip for each weight. With an aggregator that is trusted, a
         client is sampled with probability clients_per_round / clients, in secret and anew for each
         round: one Poisson-subsampled Gaussian release. Where federated the noise is each client's
@@ -165,7 +165,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism | LocalMechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: parameters of the discriminator.

@@ -8,8 +8,8 @@ its fakes so moved. `shared.teachers` names the departures from the published co
 
 Beyond the paper, `aggregate` chooses what is released, at the same price for the same noise or
 less: the whole noisy histogram and its mean; a noisy sum of clipped projections; or, without
-projection, the top-k signs of DataLens. Under data-independent accounting the arg max throws
-most of what was paid for away.
+projection, the top-k signs of DataLens. Under data-independent accounting the arg max discards most
+of what was paid for.
 """
 
 from __future__ import annotations

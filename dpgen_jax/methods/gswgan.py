@@ -1,10 +1,9 @@
-"""GS-WGAN: a Wasserstein GAN whose generator sees its critics through sanitised gradients alone.
+"""GS-WGAN: a Wasserstein GAN whose generator sees only sanitised gradients of its critics.
 
 Source: Chen, Orekondy and Fritz, "GS-WGAN: A Gradient-Sanitized Approach for Learning
 Differentially Private Generators", NeurIPS 2020, arXiv 2006.08265; Algorithm 1, and Algorithm 2
 (federated). The published epsilon of 10 does not hold: at its noise the proven one is 379 for a
-public rotation (`presets/gswgan.py`, mnist-published). `shared.critics` names the
-departures.
+public rotation (`presets/gswgan.py`, mnist-published). `shared.critics` names the departures.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
 """Noisy marginals and a tree: a model of a table, fitted to noisy counts of small tables.
 
-The votes of a record in each step of noisy marginals: cells of tables, and their weights.
-
-Cells strictly increase, as `aggregation.moments.CellVotes` demands: table lies behind table.
-
 Unit: a record. Each step is one Gaussian release of integer counts: a record votes for its cell in
-every table that is asked for. The first step asks for the histogram of each column, from which bins
-of equal noisy mass are made; the second for coarse tables of all pairs of columns, and for each
-column beside the class; from them a tree is chosen, by what pairs hold beyond what the model knows
-so far. All later steps ask for each column beside the class, and for the edges of the tree. What
-noise would drown is not asked for: a decision of public numbers. All else reads released counts,
-also which classes are rare: their records vote for columns beside the class, and for no pair.
+every table of the step, with a weight for each table. Cells strictly increase, as
+`aggregation.moments.CellVotes` demands, because the tables lie one behind the other.
+
+The first step counts the histogram of each column, from which bins of equal noisy mass are made.
+The second counts coarse tables of all pairs of columns, and each column together with the class.
+From them a tree is chosen, by how much more the pairs show than the model so far. All later steps
+count each column together with the class, and the edges of the tree. Tables that noise would drown
+are left out: a decision of public numbers. Everything else reads released counts only, also which
+classes are rare: their records vote for columns with the class, and for no pair.
 
 Source: the select, measure, generate of McKenna, Miklau and Sheldon, "Winning the NIST Contest"
 (2021, arXiv 2108.04978), whose tree is chosen so; Friedman, Geiger and Goldszmidt, "Bayesian
-Network Classifiers" (1997), for a tree beside the class; McKenna et al., "AIM" (2022, arXiv
-2201.12677), for rounds that ask for what the model so far gets wrong.
+Network Classifiers" (1997), for a tree given the class; McKenna et al., "AIM" (2022, arXiv
+2201.12677), for rounds that count what the model so far gets wrong.
 
 Departures from both: no exponential mechanism, as pairs are chosen by noisy tables that are
 released; a closed form in place of a fitted graphical model or network, unless one is wanted;
@@ -54,7 +53,7 @@ from dpgen_jax.methods.shared.table_tree import Fit
 
 
 def voted(p: Plan, cells: Array, weight: Array) -> Array:
-    """Returns cells and weights float32 [2, V], with votes for no cell behind those that count."""
+    """Returns cells and weights float32 [2, V], padded with votes for no cell."""
     spare = p.columns + jnp.arange(p.votes - len(cells))
     weight = jnp.concatenate([weight, jnp.zeros(len(spare), weight.dtype)])
     return jnp.stack([jnp.concatenate([cells, spare]), weight]).astype(jnp.float32)
@@ -69,7 +68,7 @@ def votes_of_histograms(p: Plan, code: Array, label: Array) -> Array:
 
 
 def votes_of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """The coarse groups of each pair of columns; then the bin of each column beside the class."""
+    """The coarse groups of each pair of columns; then the bin of each column with the class."""
     if not p.pairs:
         return voted(p, jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
     columns = np.arange(p.d)
@@ -91,13 +90,13 @@ def votes_of_class(p: Plan, label: Array, query: Public, weight: Array, rare: Ar
 
 
 def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """Returns the cell of each column beside the class, int32 [d]."""
+    """Returns the cell of each column with the class, int32 [d]."""
     columns = jnp.arange(p.d)
     return (columns * p.classes + label) * p.bins + query.bin_of[columns, code]
 
 
 def votes_of_tables(p: Plan, code: Array, label: Array, query: Public) -> Array:
-    """The bin of each column beside the class; then its group beside that of its parent."""
+    """The bin of each column with the class; then its group with that of its parent."""
     columns, cells = np.arange(p.d), joint_cells(p, code, label, query)
     if not p.pairs:
         return voted(p, cells, query.weights[:p.d])
@@ -154,7 +153,7 @@ class Config(RecordUnits):
 
 
 def plan(config: Config, spec: Spec) -> Plan:
-    """Returns what tables are asked for, from public numbers alone.
+    """Returns the plan of tables, from public numbers only.
 
     Raises:
         UserError: for images.
@@ -259,7 +258,7 @@ class _Model:
 
     Attributes:
         finalize: from the public state to the model's arrays.
-        refinement: what goes on from there on the host, or None.
+        refinement: the estimate on the host that follows `finalize`, or None.
         sample: as `table_tree.sample`.
         conditional: as `table_tree.conditional`.
     """

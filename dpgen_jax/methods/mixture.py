@@ -1,18 +1,20 @@
 """A mixture of Gaussians for each class, estimated from a few noisy sums.
 
-Unit: a record, in every round. An image is a vector of its low frequencies, about a public grey.
-The first round releases, together, how often each shade occurs, and the size and the mean of each
-class. The second is about these means, from which no image is as far as from grey: the covariance
-within classes, all together, and how wide each class is. By it there are principal directions, and
-cells of each class, which are found on samples of what was released. The next rounds release the
-size and the mean of each cell (a step of Lloyd's algorithm); further ones its size, mean and
-covariance, of which the average is taken. What is left is public: eigenvalues that noise alone
-could make are cut, cells' covariances leaning on their class's, and these on all together. The last
-rounds, with `classifier`, release gradients of a classifier that starts on samples of this
-(`sample_classifier`); samples are then kept if it gives them their label.
+Unit: a record, in every round. An image is a vector of its low frequencies, relative to a public
+grey. The first round releases, together, how often each shade occurs, and the size and the mean of
+each class. The second is relative to these means, from which no image is as far as from grey: it
+releases the covariance within classes, pooled, and how wide each class is. This gives principal
+directions, and cells of each class, which are found on samples of what was released. The next
+rounds release the size and the mean of each cell (a step of Lloyd's algorithm). Further ones
+release its size, mean and covariance, and their average is taken. The rest is public: eigenvalues
+that noise alone could make are cut, and the covariances of cells are shrunk towards those of their
+class, and these towards the pooled one. The last rounds, with `classifier`, release gradients of a
+classifier that starts on samples of the mixture (`shared.gaussians`); samples are then kept if it
+gives them their label.
 
-A record is in one class and one cell, so what it adds is zero but in one block (`moments`). Every
-round costs the same; one that a crash lost is one less to average, or the classifier's last step.
+A record is in one class and one cell, so it contributes to one block only (`aggregation.moments`).
+Every round costs the same. A round that a crash lost is one less to average, or the classifier's
+last step.
 
 Source: this library's. Analyze Gauss (Dwork, Talwar, Thakurta and Zhang, STOC 2014) releases a
 covariance so; Lloyd's steps with noise are in Su, Cao, Li, Bertino and Jin, "Differentially Private
@@ -213,7 +215,7 @@ def rounds_of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: f
 
 
 def logged(public: Public) -> tuple[Public, Metrics]:
-    """Returns the public state with what is logged of it."""
+    """Returns the public state with its metrics."""
     return public, {"directions": jnp.sum(public.spectrum > 0).astype(jnp.float32),
                     "released_norm": jnp.linalg.norm(public.first)}
 
@@ -228,7 +230,8 @@ CLASSIFIER: dict[str, Any] = {"first": 1.0, "mend": "leave --classifier out"}
 RADIUS = 1.2
 """Longest distance to a cell that counts in full, over the expected root of its mean square."""
 MOST_PRODUCTS = 4_000_000
-"""of all cells together where the formulas decide: 16 MB, whose noise takes 48 MB of bits"""
+"""Most products of all cells together, if `cells` is not set: 16 MB, whose noise takes 48 MB of
+bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,11 +296,11 @@ class Config(RecordUnits):
 
 
 def sizes(config: Config, spec: Spec) -> Sizes:
-    """Returns the sizes of what is asked: a function of the configuration and the schema alone.
+    """Returns the sizes of the rounds: a function of only the configuration and the schema.
 
-    What was left out follows from n mu, records times the square root of what all rounds cost in
-    mu^2 (twice that where records are zeroed out, who move a sum by half): by how much a mean over
-    all records stands out of the noise.
+    Fields that were left out follow from n mu: by how much a mean over all records stands out of
+    the noise. That is the number of records times the square root of the cost of all rounds in mu^2
+    (twice that for zero-out, where a record moves a sum by half).
 
     Raises:
         UserError: For a table, and for more frequencies than an image has pixels.

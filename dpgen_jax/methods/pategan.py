@@ -6,9 +6,9 @@ student discriminator learns from fakes so labelled and from nothing else, and t
 from the student. Teachers learn from the public pool as in `shared.teachers`.
 
 Beyond the paper, at the same price: `decode` "share" gives the student the noisy share of the votes
-instead of its majority, `vote` "rank" has a teacher say which of the fakes of a class are more real
-than their average, and the student keeps the labels of earlier queries. Where every teacher calls
-every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
+instead of its majority, `vote` "rank" has a teacher vote which of the fakes of a class are more
+real than their average, and the student keeps the labels of earlier queries. Where every teacher
+calls every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         generator: the generator's part, as in `shared.teachers`.

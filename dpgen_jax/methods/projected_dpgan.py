@@ -10,11 +10,11 @@ a vote for one of a few bins, as in G-PATE; the noisy histograms are released, a
 projected back, move the discriminator. The generator is trained against it (post-processing).
 Nothing is sampled, so no amplification is claimed: every record answers in every step.
 
-The paper says no more than "gradient discretization and random projection applied to DPSGD". What
-is filled in here: the whole noisy histogram, which costs no more than its arg max; no batch
-normalisation in the discriminator, which would couple records; and the discriminator's loss on
-fakes, which is public, goes through the same projection and bins as the records, so that what both
-halves have in common cancels in the projection instead of becoming its noise.
+The paper says no more than "gradient discretization and random projection applied to DPSGD". This
+implementation adds: the whole noisy histogram, which costs no more than its arg max; no batch
+normalisation in the discriminator, which would couple records; and the same projection and bins for
+the discriminator's loss on fakes, which is public, as for the records, so that what both halves
+have in common cancels in the projection instead of becoming its noise.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def reconstruct(projection: Projection, u: Array) -> list[Array]:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: the discriminator, one matrix a layer.

@@ -11,7 +11,7 @@ would hardly depend on the label.
 gradients of G-PATE's noisy sum, the top-k signs of DataLens, or the votes of PATE-GAN. A teacher
 answers for few prototypes of a query, and only so many are charged (`aggregation.bound`).
 
-Votes are on fakes about the prototypes: each is one of them, moved along a public direction, one of
+Votes are on fakes near the prototypes: each is one of them, moved along a public direction, one of
 a random orthonormal basis of the low frequencies. A teacher votes whether a fake looks more real
 than its prototype does; the mirror image, moved the opposite way, would have the opposite vote. The
 student is a linear discriminator of each prototype too, and learns from the noisy sums of votes in
@@ -119,7 +119,7 @@ class Config(MethodConfig):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         images: float32 [C, K, H, W, ch] in [0, 1].
@@ -238,7 +238,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def _messages(config: Config, spec: ImageSpec) -> Messages:
-    """How a teacher's gradients become messages, and what is released a move of the prototypes."""
+    """How a teacher's gradients become messages, and a release becomes a move of the prototypes."""
     if config.answer != "votes":
         return Messages(lambda _, gradients: gradients,
                         lambda _, released: config.step_size * released)

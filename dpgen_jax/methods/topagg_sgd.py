@@ -4,9 +4,9 @@ Source: Algorithm 4 and Appendix A of DataLens (Wang et al. 2021, arXiv 2103.111
 Each sampled record answers with its gradient of the cross-entropy, clipped to C as one vector, of
 which NormTopK keeps the largest entries up to a share kappa of the squared norm. What is left is no
 longer than sqrt(kappa) C, and so is the noise that it needs. The noisy mean moves the classifier,
-which is a function of released values alone: it is what is released.
+which is a function of only released values and is itself released.
 
-What departs from the paper: epsilon is that of replace-one, by default, and covers draws that do
+Departures from the paper: epsilon is that of replace-one, by default, and covers draws that do
 not fit their places. The default network of images has fewer parameters than the paper's on MNIST,
 since each one is noised; `--network opacus` is the paper's, on pixels in [-1, 1] where the paper
 subtracts the mean of the training images, which are private.
@@ -220,7 +220,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         params: of the classifier.

@@ -1,20 +1,22 @@
 """Networks that judge images: the papers' CNN, a small MLP, Inception-v3 and ResNet-18.
 
-Source: the CNN of the published G-PATE and DataLens evaluations (two valid 3x3 convolutions of 32
-and 64 channels, dropout 0.2 and 0.25, 64 hidden units); the MLP is one hidden layer of 100 units.
+Sources:
 
-Inception-v3 up to its last pooling, as the Frechet Inception Distance uses it.
+`CNN` is that of the published G-PATE and DataLens evaluations: two valid 3x3 convolutions of 32 and
+64 channels, dropout 0.2 and 0.25, 64 hidden units. `MLP` has one hidden layer of 100 units.
 
-Source: Szegedy et al., CVPR 2016 (arXiv 1512.00567), in the form of the TensorFlow graph of
-2015-12-05, which Heusel et al., NeurIPS 2017, measured with, and which the package pytorch-fid
-ported. Modules bear the names of the ported weights. It differs from the network of torchvision in
-its weights and in two poolings: averages over a border divide by the places inside the image, and
-the last block pools its input by the maximum.
+`Inception` is Inception-v3 up to its last pooling, as the Frechet Inception Distance uses it:
+Szegedy et al., CVPR 2016 (arXiv 1512.00567), in the form of the TensorFlow graph of 2015-12-05,
+which Heusel et al., NeurIPS 2017, measured with, and which the package pytorch-fid ported. Modules
+bear the names of the ported weights. It differs from the network of torchvision in its weights and
+in two poolings: averages over a border divide by the places inside the image, and the last block
+pools its input by the maximum.
 
-ResNet-18 up to its last pooling, with stored statistics: it turns images into 512 features.
+`ResNet18` goes up to its last pooling and turns images into 512 features: He et al., "Deep Residual
+Learning for Image Recognition", CVPR 2016, in the form of the package torchvision
+(`torchvision.models.resnet18`), whose names its modules bear.
 
-Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, in the form of the
-package torchvision (`torchvision.models.resnet18`), whose names of modules these are.
+Both pretrained networks normalise by stored statistics.
 """
 
 from __future__ import annotations
@@ -281,9 +283,9 @@ class ConvNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions of 3x3 beside a path without them.
+    """Two convolutions of 3x3 with a shortcut.
 
-    That path is a convolution of 1x1 where the size or the number of channels changes.
+    The shortcut is a convolution of 1x1 where the size or the number of channels changes.
     """
 
     features: int

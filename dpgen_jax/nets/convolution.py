@@ -1,20 +1,17 @@
 """Convolutions as matrix products and as the backend's own, and blocks of small images.
 
-Strided convolutions of small images in blocks: the layout, the gathers and the label's part.
-
-The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
-inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
-image is h x w blocks (h = H / 4, w = W / 4), and the map between the two is h x w blocks of 2x2
-positions, each stored as one vector (row, column, channel). Label maps are constant, so what they
-add depends on a position only through which of its 25 taps fall inside: whether it lies at the
-first place, the last or between them along each axis.
-
 Compilers for CPUs have no fast form of a convolution whose weights differ from unit to unit (under
 `vmap`), nor of the gradients of a transposed convolution, and in compiled loops even plain ones are
 slow. A gather of the pixels that an output reads, followed by one matrix product, is fast there.
 Each `Convolution` holds both forms, which compute the same function up to rounding, and takes the
-one that `benchmarks/convolutions.py` found to be faster on the backend. The layout in blocks that
-the strided convolutions share is that of `nets.convolution`.
+one that `benchmarks/convolutions.py` found to be faster on the backend.
+
+The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
+inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
+image is laid out as h x w blocks (h = H / 4, w = W / 4), and the map between the two convolutions
+as h x w blocks of 2x2 positions, each stored as one vector (row, column, channel). Label maps are
+constant, so what they add depends on a position only through which of its 25 taps fall inside:
+whether it lies at the first place, the last or between them along each axis.
 """
 
 from __future__ import annotations

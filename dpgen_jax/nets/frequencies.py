@@ -1,14 +1,14 @@
 """Linear features of images: low frequencies of a cosine transform, and oriented gradients.
 
-Source: Ahmed, Natarajan and Rao, "Discrete Cosine Transform", IEEE Trans. Computers 1974. Colours
-are turned into brightness and two opponent colours first, which take fewer frequencies, as in JPEG:
-eyes and classifiers alike need less of them. Everything here is a function of the schema alone.
+All features are functions of the schema only, and of no record.
 
-Oriented gradients of images: how much of an edge in each direction lies where.
+Low frequencies. Source: Ahmed, Natarajan and Rao, "Discrete Cosine Transform", IEEE Trans.
+Computers 1974. Colours are turned into brightness and two opponent colours first, which take fewer
+frequencies, as in JPEG: eyes and classifiers alike need less of them.
 
-Source: Dalal and Triggs, "Histograms of Oriented Gradients for Human Detection" (CVPR 2005). In
-them a linear classifier tells digits and garments apart nearly as well as a network does.
-Everything here is a function of the schema alone.
+Oriented gradients: the strength of edges by direction and place. Source: Dalal and Triggs,
+"Histograms of Oriented Gradients for Human Detection" (CVPR 2005). On these features a linear
+classifier distinguishes digits and garments nearly as well as a network does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cosines(size: int, count: int) -> np.ndarray:
 
 
 def frequencies(images: Array, count: int) -> Array:
-    """Returns the low frequencies of images: what an orthonormal basis of them has as coordinates.
+    """Returns the low frequencies of images: their coordinates in an orthonormal basis.
 
     Args:
         images: float32 [..., H, W, ch].
@@ -82,7 +82,7 @@ def restored(low: Array, spec: ImageSpec, count: int) -> Array:
 
 
 def n_frequencies(spec: ImageSpec, count: int) -> int:
-    """Returns M of `low_frequencies`.
+    """Returns M, the number of values that `frequencies` returns.
 
     Args:
         spec: The schema of the images.
@@ -118,7 +118,7 @@ DIRECTIONS = 6
 PLACES = 7
 """Places a side, at most."""
 BRIGHTNESS = 0.25
-"""The factor of brightness beside that of edges."""
+"""The factor of brightness relative to that of edges."""
 
 
 def n_features(spec: ImageSpec) -> int:

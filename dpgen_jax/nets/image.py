@@ -1,27 +1,26 @@
 """The conditional image networks of G-PATE and DataLens, by their code and by the paper.
 
-Source: the networks of the published G-PATE and DataLens codes (two linear layers and two 5x5
-deconvolutions; two 5x5 convolutions and two linear layers), with the label joined to the input of
-every layer. The generator is public and runs once for all units. The discriminator is written for
-one unit and is vmapped over units, each with its own weights: see `Discriminator` for its form.
+The generator is public and runs once for all units. The discriminator is written for one unit and
+is vmapped over units, each with its own weights: see `Discriminator` for its form.
 
-The image networks as the G-PATE paper's appendix E prints them; its code runs others.
+`Generator` and `Discriminator` are the networks of the published G-PATE and DataLens codes: two
+linear layers and two 5x5 deconvolutions; two 5x5 convolutions and two linear layers. The label is
+joined to the input of every layer.
 
-Source: Long et al., NeurIPS 2021, appendix E. Generator: a linear layer of 1024 units and a
-deconvolution of 64 kernels 5x5, stride 2. Discriminator: a convolution of 32 kernels 5x5, stride 2,
-and a linear layer of 256 units. Batch normalisation and leaky ReLU on all layers, the label joined
-to each. The published code, `nets.image`, has two linear layers and two (de)convolutions instead.
+`PaperGenerator` and `PaperDiscriminator` are the networks that appendix E of the G-PATE paper
+prints (Long et al., NeurIPS 2021), which its code does not run. Generator: a linear layer of 1024
+units and a deconvolution of 64 kernels 5x5, stride 2. Discriminator: a convolution of 32 kernels
+5x5, stride 2, and a linear layer of 256 units. Batch normalisation and leaky ReLU on all layers,
+the label joined to each. The paper names hidden layers only; the rest is our reading of it: the
+linear layer's units are the first maps, at a quarter of the image's size (1024 units are 21 maps of
+7x7, rounded, for 28x28 pixels), a second deconvolution with a sigmoid leads to the image, and a
+linear layer to the logit; leaky ReLU is 0.2.
 
-Read into the paper, which names hidden layers only: the linear layer's units are the first maps, at
-a quarter of the image's size (1024 units are 21 maps of 7x7, rounded, for 28x28 pixels), a second
-deconvolution with a sigmoid leads to the image, and a linear layer to the logit; leaky ReLU is 0.2.
-
-Generated images moved by affine maps that are read off the latents.
-
-Turning, shearing, scaling and moving is how images of one thing differ, whatever the thing; a
-generator that collapses to a few shapes for each class still shows each in all of these ways
-(Simard, Steinkraus and Platt, ICDAR 2003, move training images so). It is knowledge about images
-that is put in by hand: nothing about it is read from records.
+`Warped` moves generated images by affine maps that are read off the latents. Turning, shearing,
+scaling and moving is how images of one thing differ, whatever the thing; a generator that collapses
+to a few shapes for each class still shows each in all of these ways (Simard, Steinkraus and Platt,
+ICDAR 2003, move training images so). It is prior knowledge about images: nothing about it is read
+from records.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class Generator(nn.Module):
 
     Batch normalisation keeps the statistics of exactly one call: after one call with `train=True`
     and `mutable=['batch_stats']` on a large public batch, calls with `train=False` give each image
-    as a function of its own latent and label alone.
+    as a function of its own latent and label only.
     """
 
     net: GeneratorNet
@@ -282,7 +281,7 @@ class Discriminator:
     def patches(self, x: Array) -> Array:
         """Gathers what the first layer reads of each block.
 
-        It depends on the images alone, so it can be computed once for many steps.
+        It depends only on the images, so it can be computed once for many steps.
 
         Args:
             x: images [..., H, W, ch] in [0, 1].

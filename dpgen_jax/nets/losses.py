@@ -1,21 +1,18 @@
 """The losses of conditional GANs, of GS-WGAN's critics and of DPAC's classifiers.
 
-Source: G-PATE and DataLens train both networks with binary cross-entropy on sigmoid outputs;
-`softplus` is the same number computed from the logit, without overflow.
+Conditional GANs. Source: G-PATE and DataLens train both networks with binary cross-entropy on
+sigmoid outputs; `softplus` is the same number computed from the logit, without overflow.
 
-The Wasserstein losses of GS-WGAN's critics and DPAC's classifiers, each a scalar.
+Critics and classifiers have Wasserstein losses, each a scalar. Source: Gulrajani et al., NeurIPS
+2017 (the gradient penalty), with the drift term of Karras et al., ICLR 2018, as the published codes
+of Chen et al., NeurIPS 2020 (GS-WGAN) and of DP-GAN-DPAC combine them: penalty 10, drift 1e-3. A
+score maps (x [m, H, W, ch], labels [m]) to [m]; one record's score must not depend on the others.
 
-Source: Gulrajani et al., NeurIPS 2017 (the gradient penalty), with the drift term of Karras et al.,
-ICLR 2018, as the published codes of Chen et al., NeurIPS 2020 (GS-WGAN) and of DP-GAN-DPAC combine
-them: penalty 10, drift 1e-3. A score maps (x [m, H, W, ch], labels [m]) to [m]; one record's score
-must not depend on the others.
-
-From a direction for pixels to one for their logits, where pixels are sigmoids of logits.
-
-By the chain rule a direction is multiplied by the sigmoid's slope x (1 - x). Noise drives pixels to
-black and white, where that slope is next to nothing, so what is released there teaches nothing, and
-a generator whose images have become black stays so. Straight-through estimation takes a slope of 1
-instead (Bengio, Léonard and Courville, arXiv 1308.3432, section 4).
+`LOGIT_SLOPES` turn a direction for pixels into one for their logits, where pixels are sigmoids of
+logits. By the chain rule a direction is multiplied by the sigmoid's slope x (1 - x). Noise drives
+pixels to black and white, where that slope is almost 0: a direction that is released there teaches
+nothing, and a generator whose images have become black stays so. Straight-through estimation takes
+a slope of 1 instead (Bengio, Léonard and Courville, arXiv 1308.3432, section 4).
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 """The random features and the generators of DP-MERF.
 
-Random features of norm 1, of which DP-MERF's embedding is the mean.
+DP-MERF's embedding is the mean of random features of norm 1, cosines and sines of random
+projections, whose inner product is a Gaussian kernel on average (Rahimi and Recht, "Random Features
+for Large-Scale Kernel Machines", NeurIPS 2007). Each feature reads all of a record, or a window of
+it: a square of an image, a few columns of a table. The kernel is then a mean of kernels on windows,
+which sees what a stroke or a pair of columns looks like, where a kernel on whole records sees
+little more than means and coarse shapes. The features are a function of the declared schema and a
+public key, and of no record.
 
-Source: Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007: cosines
-and sines of random projections, whose inner product is a Gaussian kernel on average. Each feature
-reads all of a record, or a window of it: a square of an image, a few columns of a table. The kernel
-is then a mean of kernels on windows, which sees what a stroke or a pair of columns looks like,
-where a kernel on whole records sees little more than means and coarse shapes.
-
-Everything here is a function of the declared schema and a public key, and of no record.
-
-Source: ConvCondGen of the published code of Harder, Adamczewski and Park, "DP-MERF: Differentially
-Private Mean Embeddings with Random Features for Practical Privacy-Preserving Data Generation",
-AISTATS 2021. The latent and the one-hot label go through two linear layers with batch
+`ConvGenerator` is ConvCondGen of the published code of Harder, Adamczewski and Park, "DP-MERF:
+Differentially Private Mean Embeddings with Random Features for Practical Privacy-Preserving Data
+Generation", AISTATS 2021. The latent and the one-hot label go through two linear layers with batch
 normalisation to maps at a quarter of the image's size; twice these are doubled in size by bilinear
 interpolation and convolved, 5x5.
 """
@@ -38,7 +36,7 @@ from dpgen_jax.nets.table import probabilities
 class RandomFeatures:
     """The random features phi(x) of a record x, a vector of Euclidean norm 1.
 
-    It consists of a constant, so that a mean of phi tells how many records there were; the places
+    It consists of a constant, so that a mean of phi shows how many records there were; the places
     of all one-hots of a table; and cosines and sines.
 
     Attributes:

@@ -3,11 +3,11 @@
 A method calls `pair` and is then written for both kinds of records. Fakes are float32 of the shape
 [N, *spec.shape] in [0, 1], and differentiable; released records are what users get.
 
-Discriminators that see one record at a time, for gradients of single records; MLP generators.
-
-No batch normalisation and no statistics over a batch: with those a record would change what other
-records' gradients are, and clipping each gradient would bound nothing. Parameters are few, since
-the noise of a DP-SGD step grows with their number.
+`Conv` and `Mlp` are discriminators for the gradients of single records; `MlpGenerator` is their
+counterpart of linear layers. The discriminators have no batch normalisation and no statistics over
+a batch: with those a record would change what other records' gradients are, and clipping each
+gradient would bound nothing. They have few parameters, since the noise of a DP-SGD step grows with
+their number.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Discriminator(Protocol):
     def features(self, x: Array) -> Array:
         """Gathers what `apply_patches` reads of sealed records x (as in `Records`).
 
-        It depends on the records alone, so it can be computed once for many steps.
+        It depends only on the records, so it can be computed once for many steps.
         """
 
     def patches(self, x: Array) -> Array:
@@ -71,7 +71,7 @@ class Generator:
     Attributes:
         module: maps (z, labels, train) to fakes, and keeps the statistics of its last call with
             train.
-        release: maps (key, fakes) to records as they are released, each from its own fake alone.
+        release: maps (key, fakes) to records as they are released, each from its own fake only.
         distribution: of the latents.
     """
 
@@ -161,8 +161,8 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
         spec: the schema.
         generator: widths of the generator.
         discriminator: widths of the discriminator.
-        layers: of images those of the published code (`nets.image`) or of the paper (`nets.image`);
-            of tables this library's (`nets.table`) or of the paper (`nets.table`).
+        layers: those of the published code or of the paper, for images (`nets.image`); this
+            library's or those of the paper, for tables (`nets.table`).
 
     Raises:
         UserError: for other layers, and for images whose height or width is no multiple of 4.

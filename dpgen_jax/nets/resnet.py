@@ -1,32 +1,27 @@
 """The networks of GS-WGAN: a residual generator, its critics, and spectral normalisation.
 
-Spectral normalisation of a dict of weights by power iteration.
-
-Source: Miyato et al., ICLR 2018, as the published GS-WGAN code runs it: one iteration a call. There
-the two vectors are parameters that Adam also moves; here they are what the iteration makes of them.
-
-Source: the published code of Chen, Orekondy and Fritz, "GS-WGAN", NeurIPS 2020 (DP-GAN-DPAC uses
-the same). Binary latents and the one-hot label; a linear layer to maps of about 4x4, ReLU, pixel
-normalisation; blocks that double the size; a 3x3 convolution and a sigmoid. There is no
-normalisation by batch: each image is a function of its own latent and label.
-
-One block is, as published: h = pixel_norm(x); h and x are doubled (nearest neighbour); conv 3x3;
-pixel_norm; ReLU; conv 3x3; plus a 1x1 convolution of the doubled x. Doubling commutes with pixel
-normalisation and with the 1x1 convolution, so both come first, on a quarter of the pixels; and a
-3x3 convolution of a doubled map reads 2x2 pixels of the map itself, with taps added up.
-
-The conditional critics of GS-WGAN, one for each unit, and DPAC's auxiliary classifier.
-
 Source: the published codes of Chen, Orekondy and Fritz, "GS-WGAN", NeurIPS 2020, and of
-DP-GAN-DPAC. Three convolutions 5x5, stride 2, padding 2, and ReLU, without normalisation by batch,
-so that a record's score depends on no other record; then a linear layer. All weights are
-spectrally normalised (`nets.resnet`). Written for one unit, to be vmapped over units.
+DP-GAN-DPAC, which uses the same generator and adds an auxiliary classifier.
 
-With padding 2, output i reads inputs 2i-2 .. 2i+2, but `nets.convolution` reads 2i-1 .. 2i+3 on an
-even
-size. Read backwards these are the same, so the image is mirrored along both axes, and a map of odd
-size gets a row (column) of zeros at its front: exactly the published function, with kernels and the
-last layer's inputs in mirrored order.
+Generator (`ResNet`). Binary latents and the one-hot label; a linear layer to maps of about 4x4,
+ReLU, pixel normalisation; blocks that double the size; a 3x3 convolution and a sigmoid. There is no
+normalisation by batch: each image is a function of its own latent and label. One block is, as
+published: h = pixel_norm(x); h and x are doubled (nearest neighbour); conv 3x3; pixel_norm; ReLU;
+conv 3x3; plus a 1x1 convolution of the doubled x. Doubling commutes with pixel normalisation and
+with the 1x1 convolution, so both come first, on a quarter of the pixels; and a 3x3 convolution of a
+doubled map reads 2x2 pixels of the map itself, with taps added up.
+
+Critics and classifier (`Critic`, `Classifier`), written for one unit and vmapped over units. Three
+convolutions 5x5, stride 2, padding 2, and ReLU, without normalisation by batch, so that a record's
+score depends on no other record; then a linear layer. With padding 2, output i reads inputs
+2i-2 .. 2i+2, but `nets.convolution` reads 2i-1 .. 2i+3 on an even size. Read backwards these are
+the same, so the image is mirrored along both axes, and a map of odd size gets a row (column) of
+zeros at its front: exactly the published function, with kernels and the last layer's inputs in
+mirrored order.
+
+All weights are spectrally normalised by power iteration (Miyato et al., ICLR 2018), as the
+published GS-WGAN code runs it: one iteration a call. There the two vectors are parameters that Adam
+also moves; here they are what the iteration makes of them.
 """
 
 from __future__ import annotations

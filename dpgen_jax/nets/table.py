@@ -1,18 +1,20 @@
 """The conditional table networks, and those of PATE-GAN.
 
-Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; the label is joined
-as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
-value in [0, 1], a null flag, and the places of a one-hot. A fake row holds probabilities for the
-last two, so that a discriminator's gradient reaches the generator; a released row holds draws.
+An encoded row holds three sorts of features (`types.Column`): a value in [0, 1], a null flag, and
+the places of a one-hot. A fake row holds probabilities for the last two, so that a discriminator's
+gradient reaches the generator; a released row holds draws.
 
-The table networks of PATE-GAN, which the G-PATE paper runs on the credit card data.
+`TableGenerator` and `TableDiscriminator` are fully connected, as those of PATE-GAN (Yoon et al.,
+ICLR 2019); the label is joined as in `nets.image`.
 
-Source: Long et al., NeurIPS 2021, section 6.1 ("the same architecture as PATE-GAN"), and the code
-with which the PATE-GAN paper (Jordon, Yoon and van der Schaar, ICLR 2019) was written, as
-spalabucr/pategan-audit preserves it: two hidden layers of as many units as a row has features, tanh
-in the generator and ReLU in the discriminator, the label joined to the input of the first layer,
-latents of a quarter of the features, uniform on (-1, 1); no normalisation. Here the label is
-one-hot, and columns of categories are a softmax as in `nets.table`.
+`PateGanGenerator` and `PateGanDiscriminator` are the networks of PATE-GAN itself, which the G-PATE
+paper runs on the credit card data. Source: Long et al., NeurIPS 2021, section 6.1 ("the same
+architecture as PATE-GAN"), and the code with which the PATE-GAN paper (Jordon, Yoon and van der
+Schaar, ICLR 2019) was written, as spalabucr/pategan-audit preserves it: two hidden layers of as
+many units as a row has features, tanh in the generator and ReLU in the discriminator, the label
+joined to the input of the first layer, latents of a quarter of the features, uniform on (-1, 1); no
+normalisation. Here the label is one-hot, and columns of categories are a softmax as in
+`TableGenerator`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
 
 _INIT = nn.initializers.glorot_normal()
 FIRST_SCALE = 0.25
-"""of the last layer's initial weights, in those of Glorot and Bengio"""
+"""Scale of the last layer's initial weights, relative to those of Glorot and Bengio."""
 
 
 class TableGenerator(nn.Module):
@@ -41,7 +43,7 @@ class TableGenerator(nn.Module):
 
     Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`. At first
     the label has no weight, and rows lie close to the middle: under a small budget a generator
-    moves little, and what classes differ in by chance would stay in it.
+    moves little, and chance differences between classes would stay in it.
     """
 
     net: GeneratorNet
@@ -116,10 +118,11 @@ class TableDiscriminator:
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     Linear to `hidden` units, linear to hidden / 2, leaky ReLU 0.2 after each, linear to one logit;
-    the label joined to the input of every layer. Beside each row it reads how far the rows of its
+    the label joined to the input of every layer. With each row it reads how far the rows of its
     group spread (the minibatch deviation of Karras et al. 2018, arXiv 1710.10196), by which it
-    tells a group of fakes that are all alike. Not batch-normalised, unlike the image networks: what
-    a group's own mean is subtracted from no longer shows that all its fakes lie in a wrong place.
+    recognises a group of fakes that are all alike. Not batch-normalised, unlike the image networks:
+    once a group's own mean is subtracted, it no longer shows that all its fakes lie in a wrong
+    place.
     """
 
     net: DiscriminatorNet
@@ -162,7 +165,7 @@ class TableDiscriminator:
 
 
 _PATEGAN_INIT = nn.initializers.he_normal()
-"""weights of variance 2 / inputs, as in that code"""
+"""Weights of variance 2 / inputs, as in the code of PATE-GAN."""
 
 
 class PateGanGenerator(nn.Module):
@@ -227,9 +230,9 @@ class PateGanDiscriminator:
 class Student:
     """A linear function of the features of a record for each class, and one hidden layer for all.
 
-    Fakes of one class lie close together, and their labels say in which way they differ. So the
+    Fakes of one class lie close together, and their labels show in which way they differ. So the
     student reads how far a fake lies from the centre of its class in the query it belongs to:
-    `rank` votes compare fakes of one query, and say nothing of how two queries differ.
+    `rank` votes compare fakes of one query, and do not show how two queries differ.
     """
 
     hidden: int

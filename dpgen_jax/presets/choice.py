@@ -1,9 +1,9 @@
 """The method and preset for data where the user names none, the short help, and reached scores.
 
-These are the kind of the data, their shape, the number of records, a public name where they have
-one, and epsilon. No record is looked at, so a choice costs nothing. A preset that was made for a
-data set serves that one alone; all other data get a general one, whose teachers, votes and windows
-are scaled to them, or a line that says which methods have one.
+Only public facts decide: the kind of the data, their shape, the number of records, a public name
+where they have one, and epsilon. No record is looked at, so a choice costs nothing. A preset that
+was made for a data set serves only that one. All other data get a general preset, whose teachers,
+votes and windows are scaled to them, or a line that names the methods that have one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def reached_on_tables(method: str) -> list[str]:
 
 def _beside(rows: dict[tuple[str, float, str], float], method: str, epsilon: float, table: str
             ) -> str:
-    """Returns what the method for tables reached on the same table, in brackets, if it was run."""
+    """Returns the score of the method for tables on the same table, in brackets, if it was run."""
     best = rows.get((BEST_ON_TABLES, epsilon, table))
     return "" if best is None or method == BEST_ON_TABLES else f" ({best:.3f})"
 
@@ -90,7 +90,7 @@ ALIASES = {"mnist": "mnist", "fashion": "fashion", "fashionmnist": "fashion"}
 EPSILON = {"table": 1.0, "images": 10.0}
 """The budget of the preset that is chosen where the user states none."""
 CLASSIFIERS = ("topagg_sgd",)
-"""Methods that are no alternative to a generator."""
+"""Methods that train a classifier and no generator."""
 MAX_NAMED = 12
 """The presets that a message names."""
 FEWEST = 0.1
@@ -164,7 +164,7 @@ def public_name(dataset: str, attribute: str | None = None) -> str:
 
 
 def kind_of(dataset: str) -> str:
-    """Returns the key of `BEST` that a data set most likely has; npz: alone may hold either.
+    """Returns the key of `BEST` that a data set most likely has; only npz: may hold either.
 
     Args:
         dataset: KIND or KIND:PLACE.

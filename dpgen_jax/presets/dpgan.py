@@ -1,16 +1,20 @@
 """Named configurations of DP-GAN, each with its source.
 
-"revisited" has the large batches of Bie, Kamath and Zhang (TMLR 2023), which quieten the noise, and
-beside them a generator that moves its images (`nets.image`), a loss on fakes that are alike and one
+"revisited" has the large batches of Bie, Kamath and Zhang (TMLR 2023), which reduce the noise. It
+adds a generator that moves its images (`nets.image`), a loss on fakes that are alike and one
 discriminator step for each step of the generator. Settings were picked by accuracy on TEST images:
 of MNIST among seven, of glyphs among eight, of digits among four, one run each. Among seven on
-10,000 of the training images, one run each at epsilon 1 in half of the steps, none does better by
-more than single runs differ (`benchmarks/results/sweep-dpgan-mnist-eps1.json`), three discriminator
-steps and no such loss among them. "published" is Xie et al.'s Wasserstein GAN with clipped weights,
-made sound: gradients of records, drawn by Poisson sampling, are clipped and accounted. "linear" is
-the baseline of the G-PATE paper (Tables 1c and 2): the same with fully connected networks, weights
-within 0.1 and features within 0.5. It prints no noise, no steps, no rates and no clip of gradients:
-steps and clip are ours, rates those of Xie et al., and the noise is found.
+10,000 of the training images, one run each at epsilon 1 in half of the steps, no setting is better
+by more than single runs differ (`benchmarks/results/sweep-dpgan-mnist-eps1.json`), three
+discriminator steps and no such loss among them.
+
+"published" is Xie et al.'s Wasserstein GAN with clipped weights, made sound: gradients of records,
+drawn by Poisson sampling, are clipped and accounted.
+
+"linear" is the baseline of the G-PATE paper (Tables 1c and 2): the same with fully connected
+networks, weights within 0.1 and features within 0.5. The paper prints no noise, no steps, no rates
+and no clip of gradients: steps and clip are ours, rates those of Xie et al., and the noise is
+found.
 """
 
 import dataclasses

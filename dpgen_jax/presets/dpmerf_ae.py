@@ -1,6 +1,6 @@
 """Named configurations of DP-MERF on codes.
 
-The paper's first version prints noise and steps alone, and its code is gone: all settings are this
+The paper's first version prints only noise and steps, and its code is gone: all settings are this
 library's.
 """
 

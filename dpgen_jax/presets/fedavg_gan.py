@@ -1,7 +1,7 @@
 """Named configurations of Fed-Avg GAN, each with its source.
 
 The promise is for all data of a client, so what counts is the number of clients. The presets of
-this library ask all of them in every round, for one step on all their records: at a given budget
+this library query all of them in every round, for one step on all their records: at a given budget
 the total signal over noise grows with the clients that answer, and not with the rounds.
 `-published` keep the rounds, clients and local steps of Augenstein et al., whose own noise, a
 hundredth of the clip, promises nothing; here it is found from the budget. Where 1,000 clients add

@@ -3,13 +3,12 @@
 What the presets of MNIST and Fashion-MNIST set beyond the formulas of `methods.mixture`, and the 8
 rounds, were chosen on 10,000 of the training images, by single runs of which no file is kept where
 none is named here. No test image was looked at. Fashion-MNIST at epsilon 1 has rounds of a
-classifier beside them (`benchmarks/results/sweep-mixture-fashion-classifier.json`). Digits at
+classifier in addition (`benchmarks/results/sweep-mixture-fashion-classifier.json`). Digits at
 epsilon 10 have fewer `dimensions` than the formula has for all images, by a difference of little
 more than the spread of two runs (`benchmarks/results/sweep-mixture-mnist-dimensions.json`). How far
-images are moved (`warp`) is
-knowledge about digits and garments. How far images in colour may lie from grey (`norm`) was chosen
-on training images of CIFAR-10, and compared with 0.6 on a part of these on which nothing was
-fitted.
+images are moved (`warp`) is knowledge about digits and garments. How far images in colour may lie
+from grey (`norm`) was chosen on training images of CIFAR-10, and compared with 0.6 on a part of
+these on which nothing was fitted.
 """
 
 from dpgen_jax.core.types import ImageSpec

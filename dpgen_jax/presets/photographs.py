@@ -52,7 +52,7 @@ def _celeba(attribute: str, size: int) -> Photographs:
 
 
 def trained(photographs: Photographs) -> Photographs:
-    """Returns CelebA with the training part alone, as DP-GAN-DPAC's paper and code have it."""
+    """Returns CelebA with the training part only, as DP-GAN-DPAC's paper and code have it."""
     if photographs.kind != "celeba":
         return photographs
     hair = photographs.options["attribute"] == "hair"

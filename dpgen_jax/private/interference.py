@@ -1,7 +1,7 @@
 """Non-interference: what the change of one record does to units and to their messages.
 
-Each unit is visited as the library visits it, on two sets of records. What is opened here is for
-the data holder, who changes a record on purpose.
+Each unit is visited as the library visits it, on two sets of records. The values that are opened
+here are for the data holder, who changes a record on purpose.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def moved(visit: Visit, records: Private[Records], other: Private[Records], unit
         records: Sealed x [U, m, ...], y int32 [U, m], dealt.
         other: Other records, dealt alike.
         units: The numbers of the units that are visited.
-        private_input: What a round tells a unit in secret.
+        private_input: The secret bits that a round gives a unit.
 
     Returns:
-        One for each unit. They tell of the records: for the data holder.
+        One for each unit. They depend on the records: for the data holder only.
     """
     found = []
     for unit in units:
@@ -107,7 +107,7 @@ def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[i
 
 
 def alone(units: Private[Units], only: int, layout: Layout) -> Private[Units]:
-    """Returns the units, of which one counts, and the others say nothing.
+    """Returns the units, of which only one counts; the others contribute nothing.
 
     Args:
         units: Sealed units.

@@ -1,21 +1,18 @@
 """The vote sums of a run, kept in private/, and what the data holder reads from them.
 
-Protocols of mechanisms whose votes are kept: the numbers that a reading of the votes needs.
+The votes are one file of int32, appended a block at a time, before the block is settled in the
+ledger. Each round has its counts [queries, bins], then which queries were answered [queries]. Where
+all queries are answered, a round has the counts [queries] of the second of two labels, or the sums
+[queries] of signed votes. What a crash cut off is dropped when the file is read: those rounds are
+charged at their worst.
 
-`aggregation` has the mechanisms themselves, which this folder does not import.
+The data holder reads agreement and a data-dependent epsilon of a finished run from them. The file
+and the readings are as private as the records. A reading decides nothing and is exported nowhere:
+it leaves this folder through `for_the_holder` only, to be shown on the data holder's own terminal.
+The one way to publish a data-dependent number is `aggregation.teacher_votes`.
 
-The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
-
-One file of int32, appended a block at a time, before the block is settled in the ledger: for each
-round the counts [queries, bins], then which queries were answered [queries]; where all are, counts
-[queries] of one label alone, or sums [queries] of signed votes. The file is as private as the
-records. What a crash cut off is dropped when it is read: those rounds are charged at their worst.
-
-Reads the votes of a finished run for the data holder: agreement, and a data-dependent epsilon.
-
-All of it is as private as the records. It decides nothing and is exported nowhere; `Reading` leaves
-this folder through `for_the_holder` alone, to be shown on the data holder's own terminal. The one
-way to publish a data-dependent number is `aggregation.teacher_votes`.
+`aggregation`, which this folder does not import, has the mechanisms. Protocols name the numbers of
+a mechanism that a reading needs.
 """
 
 from __future__ import annotations
@@ -162,7 +159,7 @@ def read(path: Path, queries: int, bins: int) -> Private[Votes]:
 def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
     """Reads votes for the second of two labels, where every query is answered.
 
-    Counts of the first label are what is missing to `n_units`.
+    The count of the first label is `n_units` minus that of the second.
 
     Args:
         path: The file.
@@ -280,7 +277,7 @@ class Kind(Protocol):
         """
 
     def agreement(self, kept: Votes) -> dict[str, float]:
-        """Returns mean shares that say how far the units agreed, by name.
+        """Returns mean shares that measure how far the units agreed, by name.
 
         Args:
             kept: The votes.
@@ -319,7 +316,7 @@ class Confident:
 
 @dataclasses.dataclass(frozen=True)
 class Majority:
-    """The votes of a `LabelMechanism` of majorities with noise: `pate_laplace.count_test_rdp`.
+    """The votes of a `LabelMechanism` of majorities with noise: `pate.count_test_rdp`.
 
     Attributes:
         mechanism: The mechanism.
@@ -407,7 +404,7 @@ class Reading:
     Attributes:
         epsilon: Data-dependent, at the run's delta.
         order: Of its Renyi bound.
-        agreement: Mean shares that say how far the units agreed, by name.
+        agreement: Mean shares that measure how far the units agreed, by name.
         queries: Queries that were kept.
         lost: Rounds that were charged and kept no votes.
     """
@@ -427,7 +424,7 @@ def read_for_the_holder(sealed: Private[Votes], kind: Kind, delta: float,
         sealed: The votes of the run.
         kind: How they are read.
         delta: The run's delta.
-        charged: Rounds that stand in the ledger.
+        charged: Rounds of the ledger.
     """
     kept = unseal(sealed)
     lost = max(0, charged - kept.steps)
@@ -450,7 +447,7 @@ class Curve:
 
     Attributes:
         independent: Epsilon after each round, whatever the votes [S].
-        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf where they say nothing.
+        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf where they do not apply.
         entries: Epsilon after each round by the laws of the entries [S].
         log_peak: ln of the largest probability that any row of a round had of its likeliest
             outcome [S]: 1 - q of Theorem 5.
@@ -463,7 +460,7 @@ class Curve:
 
 
 def cost_curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Curve]:
-    """Returns the data-dependent epsilons of TopAgg round by round, beside the data-independent.
+    """Returns the data-dependent and data-independent epsilons of TopAgg, round by round.
 
     Args:
         sealed: The sums of the run.
@@ -486,6 +483,6 @@ def for_the_holder(reading: Private[Shown]) -> Shown:
     """Opens a reading, for the data holder's own eyes.
 
     Args:
-        reading: As `read` or `curve` returns it.
+        reading: As `read_for_the_holder` or `cost_curve` returns it.
     """
     return unseal(reading)

@@ -1,10 +1,10 @@
-"""Pretraining: every unit learns from its own records alone before the first query.
+"""Pretraining: every unit learns from its own records before the first query.
 
-Nothing is released and nothing public is read, so it costs no privacy; what it leaves is private
-state like any other. Units are pretrained chunk by chunk to the end, so that only one chunk's
-throw-away state (a generator and its optimiser, say) is ever in memory. What a unit becomes is a
-function of its key and its records: an interrupted pretraining goes on with the first unit that is
-not done, and ends where it would have.
+Nothing is released and nothing public is read, so it costs no privacy. The pretrained state is
+private like any other. Units are pretrained chunk by chunk to the end, so that the throw-away state
+(a generator and its optimiser, for example) of one chunk only is in memory. The result for a unit
+is a function of its key and its records: an interrupted pretraining resumes with the first unit
+that is not done, and gives the same units as without the interruption.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Private records: sealed as `Private[Records]`, checked against the schema, and dealt to units.
 
-Deals records to units: teachers and subjects by a keyed hash, clients by what they brought.
+Records are dealt to teachers by a keyed hash (`assign`), subjects likewise with all their rows
+(`by_subject`), and clients have the records that they brought (`by_client`).
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
-public). The key is 32 uniform bytes of the operating system, kept in private/ and given to nobody.
-So the order of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to
-the strength of BLAKE2b as a pseudorandom function, and independent of the records.
+public). The key is 32 uniform bytes of the operating system, kept secret in private/. So the order
+of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to the strength
+of BLAKE2b as a pseudorandom function, and independent of the records.
 
   1. Lists whose places are public (rows of an array or of a table): for every P, the records of
      exactly one unit differ between neighbours.
@@ -18,14 +19,14 @@ the strength of BLAKE2b as a pseudorandom function, and independent of the recor
      hence (epsilon, delta)-close to that of the other; and a mixture over P of pairs that are close
      is close, as e^epsilon and delta do not depend on P.
 
-Part 2 needs that P is secret and uniform, and that nothing else tells places apart: units are
-numbered by P alone, and what a unit does is a function of its number, its records in their order,
+Part 2 needs that P is secret and uniform, and that nothing else distinguishes places: units are
+numbered only by P, and what a unit does is a function of its number, its records in their order,
 and what was released. A run with a known key (a seeded one) has no guarantee anyway. Under
 add-or-remove the number of records changes too, and with it every unit's share; that relation is
 refused for teachers (`aggregation.mechanism`).
 
-`simulated` deals in the same way, and the same proof holds for one record: a simulated client is a
-teacher. Its bound is proven for all records of a client, of which one record is a part.
+`simulated_partition` deals in the same way, and the same proof holds for one record: a simulated
+client is a teacher. Its bound is proven for all records of a client, of which one record is a part.
 
 Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
 name change; the number of subjects U and the limit k are public, the number of rows is not). First
@@ -59,7 +60,7 @@ from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, Subjects,
 # The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
 # makes every visit dearer, whatever a client holds.
 MOST = 512
-"""Records that a client may contribute, unless the user says another number."""
+"""Records that a client may contribute, unless the user sets another number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Partition:
 
 
 def check_partition(n_records: int, n_units: int, what: str = "records") -> None:
-    """Checks that every unit gets a record, from the public counts alone.
+    """Checks that every unit gets a record, from the public counts only.
 
     The number of units is never adapted to the data.
 
@@ -110,7 +111,7 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
 
     Guarantee:
         Unit: a record. Relation: replace-one. The records of exactly one unit change; the proof
-        stands above.
+        is in the docstring of the module.
 
     Source:
         This library's.
@@ -127,7 +128,7 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
 
 
 def simulated_partition(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
-    """Deals the records to clients who do not exist, as `assign` does.
+    """Deals the records to simulated clients, as `assign` does.
 
     Args:
         n_records: n.
@@ -149,12 +150,12 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
                ) -> Partition:
     """Deals subjects round the units, each with at most k of its rows.
 
-    The places of subjects who have fewer are filled by the rows of their unit in turn. Where each
+    The places of subjects with fewer rows are filled by the rows of their unit in turn. Where each
     subject is a unit, the mean over its places hence weighs subjects alike, and its size does not
-    depend on k: a sum of rows would need noise in proportion to k, whoever has so many.
+    depend on k: a sum of rows would need noise in proportion to k.
 
     Args:
-        subjects: Who has which row.
+        subjects: The subject of each row.
         x: The rows [n, F].
         y: Their labels int [n].
         n_units: U of the mechanism: as many as there are subjects, or fewer.
@@ -165,7 +166,7 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
 
     Guarantee:
         Unit: a subject. Relation: replace-one. The records of exactly one unit change; the proof
-        stands above.
+        is in the docstring of the module.
 
     Source:
         This library's.
@@ -187,7 +188,7 @@ def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.nda
     """Returns the rows of each subject that are kept: int64 [U, k], -1 for none.
 
     Args:
-        subjects: Who has which row.
+        subjects: The subject of each row.
         x: The rows [n, F].
         y: Their labels int [n].
         key: The secret partition key; which rows are kept protects nothing, and favours none.
@@ -243,13 +244,13 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
 
 
 ALIGNMENT = 64
-"""Bytes of whose multiples an array begins at one that a CPU takes as it is, without a copy."""
+"""Bytes: a CPU takes an array that begins at a multiple of them without a copy."""
 
 
 def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     """Seals records.
 
-    A label EMPTY beside an x of zeros marks an empty slot, as loaders leave it; it counts in n.
+    A label EMPTY with an x of zeros marks an empty slot, as loaders leave it; it counts in n.
 
     Args:
         x: Images uint8 [n, H, W, ch] or encoded rows float32 [n, F].
@@ -304,8 +305,8 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     Args:
         records: Sealed records.
         key: Of the digest.
-        dealt: If given, the digest is also of which unit has which record: other clients of the
-            same records are others.
+        dealt: If given, the digest also covers which unit has which record: the same records with
+            other clients have another digest.
     """
     opened = unseal(records)
     digest = hmac.new(key, digestmod=hashlib.sha256)
@@ -334,7 +335,7 @@ def keyed(content: Private[str], key: bytes) -> str:
 def grouping(owners: np.ndarray | None, key: bytes) -> str:
     """Returns a keyed digest of which records belong together; nothing where each is its own.
 
-    It says nothing of what owners are called. It is kept in private state.
+    It does not depend on the names of owners. It is kept in private state.
 
     Args:
         owners: The client or subject of each record, int [n]; None where each is its own.
@@ -352,7 +353,7 @@ def deal(records: Private[Records], partition: Partition,
     """Gives each unit its records: x [U, m, ...], y int32 [U, m], sealed.
 
     An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
-    function of its own slots alone. A unit that has nothing but empty slots keeps them, and answers
+    function of its own slots only. A unit that has nothing but empty slots keeps them, and answers
     nothing (`teachers.query_unit`).
 
     Args:

@@ -1,14 +1,13 @@
 """The state of units where it exceeds the devices: slabs in host memory or files, and blocks.
 
 A slab is some units on the devices. While it is computed the next one is read and the one before is
-written. Sums of integers do not depend on order, so a release is the one that units on the devices
-give. What lies here is scratch: it is changed in place within a round, and a run goes on from its
-checkpoints alone, which hold copies.
+written. Sums of integers do not depend on order, so the release is the same as with all units on
+the devices. The state outside of the devices is scratch: it is changed in place within a round, and
+a run resumes from its checkpoints only, which hold copies.
 
-Converts stacked units to and from blocks of bounded size.
-
-So saving them needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on
-devices, chunks or padding.
+For a checkpoint, stacked units are converted to and from blocks of bounded size, so that saving
+needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on devices,
+chunks or padding.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ from dpgen_jax.private.teachers import (
 class FileArray:
     """An array [U, ...] in a file, of which rows are read and written.
 
-    The file has no name, so that nobody else can open it, and is gone when the process is, however
-    that ends. It is read and written by calls: a map into memory would count as this process's own
-    memory, and end the process where a disk fails.
+    The file has no name, so that no other process can open it, and it disappears with the process,
+    however that ends. It is read and written by calls: a map into memory would count as this
+    process's own memory, and end the process where a disk fails.
 
     Attributes:
         shape: The lengths of its axes.
@@ -192,15 +191,15 @@ def _slabs(layout: Layout, cohort: int, units: int) -> Iterator[tuple[slice, sli
 def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]:
     """Compiles `teachers.bounded_sum` of units that lie outside of the devices.
 
-    What it returns takes (units, records, private inputs [R, ...], round), all of the host but for
-    the query, updates the units in place, and returns the sealed sum, int32 [B, D]. Where it fails
-    some units may have learnt and others not.
+    The compiled function takes (units, records, private inputs [R, ...], round), all on the host
+    except the query. It updates the units in place and returns the sealed sum, int32 [B, D]. If it
+    fails, some units may have learnt and others not.
 
     Args:
         method: The method.
         layout: How units lie on devices.
     """
-    # A slab holds units of one cohort alone.
+    # A slab holds units of one cohort only.
     one_cohort = dataclasses.replace(layout, n_cohorts=1)
 
     def local(units: Private[Units], records: Private[Records], private_inputs: Array,
@@ -343,7 +342,7 @@ def like(method: Method, count: int) -> Private[Units]:
 def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
     """Returns which units have had their pretraining, which is public: bool [U].
 
-    Every process must ask, and hears of the units of all.
+    Every process must call it, and gets the units of all.
 
     Args:
         units: Sealed units.

@@ -1,11 +1,10 @@
 """Stacked units: how they lie on devices, are queried in chunks, and are summed.
 
-Checks of what the functions of a method return, made once when a program is traced.
+Only this module handles units in the plural. Everything a unit keeps lies in `Units`, each array
+with a leading unit axis, and is written back in place; [U, B, D] is never in memory.
 
-They read shapes and types alone, so they add nothing to a compiled program.
-
-It is the only module that knows about units in the plural. Everything a unit keeps lies in `Units`,
-each array with a leading unit axis, and is written back in place; [U, B, D] is never in memory.
+What the functions of a method return is checked once, when a program is traced. The checks read
+only shapes and types, so they add nothing to a compiled program.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def check_message(message: Array, method: Method) -> None:
 
     Args:
         message: What `Method.answer` returned.
-        method: The method, whose bound says B.
+        method: The method, whose bound has B.
 
     Raises:
         TypeError: The rank, the number of rows or the type is another one.
@@ -88,7 +87,7 @@ def check_contribution(votes: Array, method: Method) -> None:
 
     Args:
         votes: What `Mechanism.contribution` returned.
-        method: The method, whose mechanism says which shape it has.
+        method: The method, whose mechanism has the shape.
 
     Raises:
         TypeError: The shape or the type is another one.
@@ -119,7 +118,7 @@ def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
 
 @contextmanager
 def _named(function: str) -> Iterator[None]:
-    """Says which function of the method returned what is wrong."""
+    """Adds to an error which function of the method returned the wrong value."""
     try:
         yield
     except AssertionError as error:
@@ -501,9 +500,9 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
 
 
 def meet(layout: Layout) -> None:
-    """Opens the ways by which devices of several processes talk, while nobody is late.
+    """Opens the connections between the devices of several processes while all are on time.
 
-    The first talk waits half a minute for all of them, which a compilation may outlast.
+    The first exchange waits half a minute for all of them, which a compilation may outlast.
 
     Args:
         layout: How units lie on devices.
@@ -587,7 +586,7 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
 
     def one(unit: Units, own_records: Records, private_input: Array) -> tuple[Units, Array]:
         if layout.sampled:
-            # A message may not tell in which place, and so beside whom, its unit was sampled.
+            # A message must not depend on the place of its unit, and so on the rest of the sample.
             key = jax.random.fold_in(jax.random.key(0), private_input[0])
             unit = dataclasses.replace(unit, key=jax.random.key_data(key))
         unit, votes = query_unit(method, unit, own_records, this.query, this.step, private_input)

@@ -21,7 +21,7 @@ class MethodConfig:
 
     A Config adds its fields, among them `sigma` (the noise; 0: none) and `steps` (releases), either
     of which may be None and is then found from the budget. It checks them in `__post_init__`, after
-    those of its base. The class attributes below say what other parts need to know of a method;
+    those of its base. The class attributes below describe a method to other parts of the package;
     where that is a choice of the user, a Config has a field of the same name.
 
     Raises:

@@ -1,24 +1,18 @@
 """The parts that GS-WGAN and DP-GAN-DPAC share: configuration, mechanism, fakes and training.
 
-The configuration that GS-WGAN and DP-GAN-DPAC share, their schedule and their mechanism.
-
-How critics learn and answer is in `shared.critics`.
-
-The fakes that critics and classifiers learn from: one public pool, or drawn anew for each step.
-
-A pool is generated once for all units of a round. Without one (`pool` 0) a query holds the public
-generator itself, and each unit draws fakes of its own records' labels for each of its steps, as
-Algorithm 1 of GS-WGAN and of DP-GAN-DPAC has it. Either way fakes are a function of public values
-and of labels that stay with the unit.
-
 Critics learn from their own records and public fakes, and answer with their gradient at each
-queried fake; the generator follows the released mean of the clipped gradients. The part in
-which the systems differ is an `Extra`, see `build_gan`.
+queried fake. The generator follows the released mean of the clipped gradients. The part in which
+the systems differ is an `Extra`, see `build_gan`.
+
+The fakes that critics and classifiers learn from are a pool that is generated once for all units of
+a round. Without one (`pool` 0) a query holds the public generator itself, and each unit draws fakes
+of its own records' labels for each of its steps, as Algorithm 1 of GS-WGAN and of DP-GAN-DPAC has
+it. Either way fakes are a function of public values and of labels that stay with the unit.
 
 Departures from the published codes, required for the guarantee: the queried fakes are not those
-that critics learn from (`shared.fakes`), so the generator never sees a private label; critics
-answer by a schedule with a proof; a step's B gradients are one message, charged as one. And for
-use: the critics that answer are averaged.
+that critics learn from, so the generator never sees a private label; critics answer by a schedule
+with a proof; a step's B gradients are one message, charged as one. One more departure serves
+utility: the critics that answer are averaged.
 """
 
 from __future__ import annotations
@@ -275,7 +269,7 @@ def _fresh(net: ResNet) -> Fakes:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         weights: of the generator, arrays by name (`ResNet.init`).
@@ -323,7 +317,7 @@ class Extra:
 
     Attributes:
         ask: `ask(key, material, step)` -> public values of the query.
-        init: `init(key)` -> the state that a unit keeps beside its critic.
+        init: `init(key)` -> the state that a unit keeps in addition to its critic.
         learn: `learn(key, state, x, y, query)` -> state, of x float32 [m, H, W, ch] and y [m].
         direction: `direction(key, state, x, y, query, slope)` -> the answer [B, H, W, ch]; slope is
             the gradient at each fake of the critic's score and of its weighted class score.
@@ -477,7 +471,7 @@ def _warm_start(config: CriticConfig, spec: ImageSpec, net_d: Critic,
                 critic_step: Callable[..., PyTree]) -> Pretraining | None:
     """A plain WGAN on the unit's own records, whose generator is not kept.
 
-    Source: the published pretrain.py, where each of 1,000 critics is a run of its own.
+    Source: the published pretrain.py, where each of 1,000 critics is a separate run.
     """
     if not config.warm_steps:
         return None

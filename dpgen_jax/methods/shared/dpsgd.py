@@ -152,7 +152,7 @@ LOSSES: dict[str, tuple[Loss, Loss, Loss]] = {
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         d: parameters of the discriminator.
@@ -269,7 +269,7 @@ def build_gan(config: GanConfig, spec: Spec, players: Players,
         grads = jax.tree.map(jnp.add, grads, unravel(released[0]))
         d, d_state = descend(d_optimiser, d, grads, public.d_optimiser)
         public = dataclasses.replace(public, d=constrain(d), d_optimiser=d_state)
-        # Both branches are public, so the choice costs nothing and tells nothing.
+        # Both branches are public, so the choice costs nothing and reveals nothing.
         g, g_state, average, g_loss = jax.lax.cond(
             (public.step + 1) % config.d_steps == 0, generator_step,
             lambda key, public: (public.g, public.g_optimiser, public.average, jnp.zeros(())),

@@ -1,18 +1,19 @@
-"""Gaussians of each class from noisy sums: estimates, a classifier, and images. All is public.
+"""Gaussians of each class from noisy sums: estimates, a classifier, and images.
 
-Estimates of means and covariances through noise: for public use, on released values.
+Only `classifier_gradient` reads a record: it is an answer, which the mechanism bounds. Everything
+else is public, a function of released values and public keys.
 
-The eigenvalues of a symmetric [k, k] matrix of noise, of standard deviation s off its diagonal, lie
-within 2 sqrt(k) s by the semicircle law (Wigner 1958). What of a noisy covariance is below that
-edge could be noise alone; what is above is shortened by what the noise adds to it (Benaych-Georges
-and Nadakuditi, Advances in Mathematics 2011).
+Means and covariances are estimated through noise. The eigenvalues of a symmetric [k, k] matrix of
+noise, of standard deviation s off its diagonal, lie within 2 sqrt(k) s by the semicircle law
+(Wigner 1958). Eigenvalues of a noisy covariance below that edge could be pure noise and are cut;
+those above are reduced by what the noise adds to them (Benaych-Georges and Nadakuditi, Advances in
+Mathematics 2011).
 
-A private linear classifier, by which a mixture's samples are kept.
-
-Where classes look alike, as shirts and pullovers do, Gaussians put the border between them in the
-wrong place, while the same budget draws it well in a classifier: logistic regression on oriented
-gradients, by Newton's method. It starts on images of the mixture, which also say how curved the
-loss is: both are public, and of the records only few gradients are needed, each a noisy sum.
+A linear classifier selects the samples of a mixture. Where classes look alike, as shirts and
+pullovers do, Gaussians put the border between them in the wrong place, while the same budget draws
+it well in a classifier: logistic regression on oriented gradients, by Newton's method. It starts on
+images of the mixture, from which the curvature of the loss is measured too. Both are public, so
+only a few gradients are needed of the records, each a noisy sum (`classifier_gradient`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def edge(size: Array | int, noise: Array | float) -> Array:
 
 
 def shrink(matrix: Array, below: Array) -> Array:
-    """Returns a noisy symmetric matrix without the eigenvalues that noise alone could make.
+    """Returns a noisy symmetric matrix without the eigenvalues that could be pure noise.
 
     Args:
         matrix: float32 [k, k].
@@ -75,7 +76,7 @@ def root(matrix: Array) -> Array:
 
 
 def towards_zero(vectors: Array, noise: Array, size: Array | int) -> Array:
-    """Returns noisy vectors, each shortened by the length that noise alone has.
+    """Returns noisy vectors, each shortened by the length of pure noise.
 
     Source: James and Stein, "Estimation with Quadratic Loss" (1961), with the positive part.
 
@@ -164,7 +165,7 @@ CANDIDATES = 4
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """The classifier so far: a function of released values and public keys alone.
+    """The classifier so far: a function of only released values and public keys.
 
     Attributes:
         rounds: int32 [], noisy gradients so far.
@@ -178,7 +179,7 @@ class Classifier:
 
 
 def no_classifier(spec: ImageSpec) -> Classifier:
-    """Returns a classifier that knows nothing.
+    """Returns a classifier before its start: all arrays are zeros.
 
     Args:
         spec: The schema of the images.
@@ -222,7 +223,7 @@ def classifier_gradient(spec: ImageSpec, key: Array, unit: Array, records: Recor
                         ) -> Array:
     """Answers with a record's gradient, of norm 1 at most: [1, 1 + F C], in block 0.
 
-    The features have norm 1, and what the classifier is wrong by is shortened to 1.
+    The features have norm 1, and the error of the classifier is shortened to norm 1.
     """
     del key, unit
     at = _placed(oriented(values(records, spec)[:1].reshape(1, *spec.shape)), query.mean)[0]
@@ -301,7 +302,7 @@ POINTS_PER_CLASS = 1500
 LEAST = 4
 """Directions that are kept whatever the noise."""
 ENERGY = 0.3
-"""The factor of the square of a length beside the vector itself."""
+"""The factor of the square of a length relative to the vector itself."""
 Noise = tuple[float, float, float, float]
 """As `Moments.noise` returns it."""
 
@@ -323,7 +324,7 @@ class Sizes:
         spread: Longest difference of an image from the mean of its class that counts in full.
         radius: Longest distance to a cell that counts in full, over the expected root of its mean
             square.
-        means: Rounds that release means of cells alone.
+        means: Rounds that release only means of cells.
         whitening: Power of the variance by which directions are divided.
         trust: Where noise is cut, in units of its edge.
         prune: Share of an average cell, below which one is dropped.
@@ -349,7 +350,7 @@ class Sizes:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Frequencies are in units of `Sizes.norm`.
 
@@ -445,7 +446,7 @@ def spread(s: Sizes, key: Array, public: Public, sums: Sums, noise: Noise) -> Pu
 
 
 def _shares(count: Array, noise: float) -> Array:
-    """Returns the shares of classes, which lean on equal ones by what noise alone would tell."""
+    """Returns the class shares, shrunk towards uniform by the noise."""
     mean = jnp.maximum(jnp.mean(count), 1e-6)
     real = jnp.maximum(jnp.var(count) - noise**2, 0)
     leaning = mean + (count - mean) * real / (real + noise**2 + 1e-9)
@@ -459,7 +460,7 @@ def _safe(s: Sizes, count: Array, noise: Noise) -> Array:
 
 
 def _sizes(energy: Array, noise: Array) -> Array:
-    """Returns how large the classes' mean squares are beside each other, [C], 1 for all noise."""
+    """Returns the relative sizes of the classes' mean squares, [C]; 1 where all is noise."""
     mean = jnp.maximum(jnp.mean(energy), 1e-3)
     off = energy / mean - 1
     noise_share = jnp.mean((noise / mean)**2)
@@ -494,7 +495,7 @@ def scale(s: Sizes, public: Public, white: float) -> Array:
 def moved(s: Sizes, public: Public, sums: Sums, noise: Noise, stretch: Array) -> Public:
     """Returns the state after a round of means: each cell's centre is where its records are."""
     safe = jnp.maximum(sums.count, max(2 * noise[1], s.records / (6 * s.classes * s.cells)))
-    kept = public.spectrum > 0  # in other directions there is noise alone
+    kept = public.spectrum > 0  # other directions have only noise
     shift = towards_zero(sums.first * kept / safe[:, None], noise[2] / safe, kept.sum())
     shift = shift.reshape(public.centres.shape) * _inverse(stretch)[:, None]
     return dataclasses.replace(public, step=public.step + 1, centres=public.centres + shift)
@@ -525,7 +526,7 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
                                                                        public.count.shape))
     least = jnp.maximum(2 * n_count, s.records / (20 * s.classes * s.cells))
     safe = jnp.maximum(count, least)
-    # In directions that are not kept there is noise alone.
+    # Directions that are not kept have only noise.
     shift = towards_zero(public.first * mask / some / safe[..., None], n_first / safe, kept)
     about = safe[..., None, None] * shift[..., None] * shift[..., None, :]
     scatter = public.second * mask[:, None] * mask / some - about

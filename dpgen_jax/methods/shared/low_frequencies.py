@@ -1,9 +1,9 @@
 """Answers of teachers in the low frequencies of images, for the PATE systems.
 
-Noise lies on every number of a message alike, and most of what tells images apart lies in a few low
-frequencies. Where a teacher answers in these alone, its message is bounded as before, and less
-noise reaches the images. The frequencies are chosen in public; what they hold is a private gradient
-as any other.
+Noise lies on every number of a message alike, and a few low frequencies have most of what
+distinguishes images. Where a teacher answers in these only, its message is bounded as before, and
+less noise reaches the images. The choice of frequencies is public; their values are a private
+gradient like any other.
 """
 
 from __future__ import annotations

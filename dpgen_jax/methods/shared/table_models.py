@@ -1,44 +1,37 @@
 """Models beyond a tree, fitted to released counts: a graphical model, and a mixture of products.
 
-A mixture of products over columns and a class, as arrays: sampled, conditioned.
+Both are public, on released counts only, and request no table of their own. They are fitted by
+least squares to tables that were released: columns with the class, the tree's edges, and coarse
+tables of pairs, of which a tree uses only those of its edges. The graphical model takes the pairs
+within its cliques, the mixture all pairs.
 
-Each class has components of its own. A record's component is drawn given its class, and then each
-column by itself: the group of its bin by the component, the bin in the group by the class, and
-inside the bin by the histogram of its cells.
+The graphical model is fitted by private-PGM (package `mbi`). A column of a tree gets a second
+parent, a neighbour of its first, where the coarse table of that pair differs from the tree's by
+more than its noise. The model is the one of the most entropy, over groups of bins; inside a group
+a column's bins are those of the tree. Cliques have three columns and the class at most, so the
+junction tree's size is known before anything is released. Source: McKenna, Sheldon and Miklau,
+"Graphical-model based estimation and inference for differential privacy" (2019, arXiv 1901.09136),
+whose code `mbi` is.
+
+In the mixture of products each class has components of its own. A record's component is drawn given
+its class, and then each column by itself: the group of its bin by the component, the bin in the
+group by the class, and inside the bin by the histogram of its cells. Its arrays:
 
   share     float32 [C]           of the classes
   mix       float32 [C, K]        P(component | class)
   table     float32 [d, C, K, G]  P(group | component)
   within    float32 [d, C, B]     P(bin | class, group); P(bin | component) is proportional to the
                                   `table` of its group times it, also where a condition scaled it
-  bin_of, group_of, fine, start, width, parent: as `methods.shared.table_tree` has them; the last
-  says
-                                  which tables were released
+  bin_of, group_of, fine, start, width, parent: as `methods.shared.table_tree` has them; `parent`
+                                  shows which tables were released
 
-A graphical model beyond a tree, fitted to the released counts by private-PGM (package `mbi`).
-
-Public, on released counts alone: it asks for no table of its own. A column of a tree gets a second
-parent, a neighbour of its first, where the coarse table of that pair stands out of its noise from
-what the tree says of it. All tables together (columns beside the class, the tree's edges, coarse
-pairs) are then fitted by least squares in a model of the most entropy, over groups of bins; inside
-a group a column's bins are those of the tree. Cliques have three columns and the class at most, so
-the junction tree's size is known before anything is released.
-
-Source: McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for
-differential privacy" (2019, arXiv 1901.09136), whose code `mbi` is.
-
-A mixture of products made by a small network, fitted to all released counts of a table.
-
-Public, on released counts alone: it asks for no table of its own. Fixed random points go through a
-network, which makes a component of each, for every class: distributions of the groups of columns.
-All tables that were released (columns beside the class, the tree's edges, and the coarse tables of
-all pairs, of which a tree uses its edges' alone) are fitted by least squares in parts of their
-noise, with a penalty on the mutual information of components and columns.
-
-Source: MargNet (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
-Aydore et al., "Differentially Private Query Release Through Adaptive Projection" (2021, arXiv
-2103.06641), mixtures of products fitted to noisy answers. Departures: the tables are those that
-`marginals` asks for, each class has components of its own, and information is penalised.
+A small network makes the mixture: fixed random points go through it, and each becomes a component,
+for every class: distributions of the groups of columns. Misfits are measured in units of the noise,
+with a penalty on the mutual information of components and columns. Sources: MargNet (2025, arXiv
+2511.13893), a network fitted to marginals chosen as AIM does; and Aydore et al., "Differentially
+Private Query Release Through Adaptive Projection" (2021, arXiv 2103.06641), mixtures of products
+fitted to noisy answers. Departures: the tables are those of `methods.marginals`, each class has
+components of its own, and information is penalised.
 """
 
 from __future__ import annotations
@@ -115,7 +108,7 @@ class Facts:
     def grouped_noise(self) -> np.ndarray:
         """Standard deviations of the masses of `grouped`, [d].
 
-        The estimates of columns, of histograms too, are surer than their tables beside the class.
+        The estimates of columns, of histograms too, are surer than their tables with the class.
         """
         p = self.fit.plan
         joint = np.maximum(np.asarray(self.fit.noise(self.public.joint_precision), float), LEAST)
@@ -233,17 +226,17 @@ MOST_SECONDS = 1800
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-    """Lets mbi count in float64, as it asks for when it is imported."""
+    """Lets mbi count in float64, as its import requires."""
     with jax.enable_x64(True), warnings.catch_warnings(action="ignore"):
         yield
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Memory and time that a fit takes at most, by the plan alone.
+    """Memory and time that a fit takes at most, by the plan only.
 
     Attributes:
-        megabytes: of memory, beside what the library takes.
+        megabytes: of memory, without that of the library.
         seconds: of one core.
     """
 
@@ -323,8 +316,8 @@ def refined_graphical(fit: Fit, public: Any, model: Model) -> Model:
 def second_parents(facts: Facts) -> np.ndarray:
     """Returns the second parent of each column, int [d], or -1.
 
-    Of a column's first parent the parent and the earlier children are tried, which are neighbours
-    of it; the one whose coarse table is furthest from what the tree says, beyond noise, is taken.
+    Candidates are the neighbours of a column's first parent: its parent and its earlier children.
+    The one whose coarse table differs most from the tree's, beyond noise, is taken.
     """
     parent, order = facts.public.parent, facts.public.order
     second, before = np.full(len(parent), -1), list[int]()
@@ -370,7 +363,7 @@ def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
 
     p, public = facts.fit.plan, facts.public
     edge, edge_noise, sure = facts.edge_masses, facts.edge_noise, facts.grouped_noise
-    # A column without a table beside the class is modelled alone: nothing is known of the two.
+    # A column without a table with the class is modelled without it: nothing is known of the two.
     measured = [mbi.LinearMeasurement(table.ravel(), (p.d, i), float(sure[i])) if beside else
                 mbi.LinearMeasurement(table.sum(0), (i,), float(sure[i]))
                 for i, (table, beside) in enumerate(zip(
@@ -470,7 +463,7 @@ class Targets:
     Attributes:
         grouped: [d, C, G], masses of a column's groups and the class.
         grouped_noise: [d], standard deviations of the noise of these masses.
-        beside: [d], 1 where the table of a column and the class was released; else the column alone
+        beside: [d], 1 where the table of a column and the class was released; else only the column
             is known.
         parent: int32 [e], the parent in each edge of the tree.
         child: int32 [e], its column.
@@ -566,14 +559,14 @@ def _in_32_bits(array: Any) -> Array:
 
 
 def seconds(plan: Plan) -> float:
-    """Returns the seconds of one core that a fit takes at most, by the plan alone."""
+    """Returns the seconds of one core that a fit takes at most, by the plan only."""
     cells = plan.d * plan.groups * (plan.groups + WIDTH) + (COARSE * (plan.d + 1))**2
     products = plan.classes * components(plan) * (WIDTH**2 + cells)
     return SECONDS_AT_START + SECONDS_A_PRODUCT * NETWORK_STEPS * products
 
 
 def components(plan: Plan) -> int:
-    """Returns K, the components of a class; where no network is fitted all would be the same."""
+    """Returns K, the components of a class; 1 without pairs: all would be the same."""
     return max(COMPONENTS // plan.classes, FEWEST) if plan.pairs else 1
 
 

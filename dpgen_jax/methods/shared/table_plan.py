@@ -1,17 +1,17 @@
 """The plan of noisy tables: cells and tables to count, from the schema and public numbers.
 
-The finest cells of the columns of a table, by the declared schema alone, and back to features.
+`Grid` has the finest cells of the columns, by the declared schema only, and the way back to
+features. A category or an ordinal has a cell for each value, and so has an integer of few values.
+Any other number has one for each bound, where clipped values and zeros pile up, and cells of equal
+width between them, as it is encoded. Behind them each special value has a cell, and null.
 
-A category or an ordinal has a cell for each value, and so has an integer of few values. Any other
-number has one for each bound, where clipped values and zeros pile up, and cells of equal width
-between them, as it is encoded. Behind them each special value has a cell, and null.
+The columns that are learned (`learned`) are those that follow from no others: a column that is a
+function of others is left out. Of two dates or times whose order a constraint keeps, as
+`admitted <= discharged`, the lower one is learned, and how far the other lies above it, on a log
+scale. Bins are too wide to order two dates in one of them, and rows that are mended lose what lies
+between the two.
 
-The columns of a table that are learned: those that follow from no others.
-
-A column that is a function of others is left out. Of two dates or times whose order a constraint
-keeps, as `admitted <= discharged`, the lower one is learned, and how far the other lies above it,
-on a log scale: bins are too wide to say which of two dates in one of them comes first, and rows
-that are mended lose what lies between them.
+`Plan` has the tables of each step.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ def learned_features(spec: TableSpec, rows: Array) -> Array:
 def whole_features(spec: TableSpec, rows: Array) -> Array:
     """Returns encoded rows [N, F] from the learned features [N, f].
 
-    In derived columns they hold the first category, or the lower bound: what constraints compute
-    later on stands there for now. A column that is learned by its gap is at most its upper bound.
+    Derived columns have the first category, or the lower bound, as a placeholder for what
+    constraints compute later. A column that is learned by its gap is at most its upper bound.
     """
     start = np.zeros(spec.shape[0], np.float32)
     first = 0
@@ -327,9 +327,9 @@ class Plan:
         sigma: noise multiplier of a step.
         steps: releases.
         most_cells: the most cells between the bounds of a number.
-        most_bins: the most bins of a column beside the class.
+        most_bins: the most bins of a column with the class.
         most_groups: the most groups, a side, of an edge of the tree.
-        label_weight: what tables with the class weigh beside the others.
+        label_weight: relative weight of tables that contain the class.
         label_part: of the first step, what the histogram of the class gets at least.
         rare_share: the share of records up to which the rarest classes vote for no pair of columns.
     """
@@ -347,12 +347,12 @@ class Plan:
 
     @property
     def weight_label(self) -> float:
-        """The weight of tables with the class beside the others; 0 where there is but one class."""
+        """Relative weight of tables that contain the class; 0 for a single class."""
         return self.label_weight if self.classes > 1 else 0.0
 
     @property
     def d(self) -> int:
-        """The number of columns beside the class."""
+        """The number of columns without the class."""
         return len(self.spec.columns)
 
     @property
@@ -391,7 +391,7 @@ class Plan:
 
     @property
     def many_classes(self) -> bool:
-        """Whether a step of histograms tells more of a column than tables beside the class do.
+        """Whether a step of histograms is more precise for a column than tables with the class.
 
         These have to be summed over all classes, and the noise of each with them.
         """
@@ -420,14 +420,14 @@ class Plan:
     def couples(self) -> np.ndarray:
         """The pairs of columns; the class, if it is one of them, is the last: int [P, 2].
 
-        Where no pair is asked for there is none: of 10,000 columns they would take a gigabyte.
+        It is empty where no pair is counted: for 10,000 columns it would take a gigabyte.
         """
         nodes = (self.d + (self.weight_label == 0)) * self.pairs
         return np.stack(np.triu_indices(nodes, 1), 1)
 
     @functools.cached_property
     def pairs(self) -> bool:
-        """Whether coarse tables of all pairs are asked for, and a tree is chosen by them."""
+        """Whether coarse tables of all pairs are counted, and a tree is chosen by them."""
         nodes = self.d + (self.weight_label == 0)
         count = nodes * (nodes - 1) // 2
         return bool(
@@ -437,7 +437,7 @@ class Plan:
 
     @property
     def pair_share(self) -> float:
-        """The share of the second step for the pairs; the columns beside the class get the rest."""
+        """The share of the second step for the pairs; the columns with the class get the rest."""
         return 1.0 if self.weight_label == 0 else 0.5
 
     @property
@@ -455,7 +455,7 @@ class Plan:
 
     @property
     def joint_noise(self) -> float:
-        """Standard deviation of a count of a column beside the class, after all steps."""
+        """Standard deviation of a count of a column with the class, after all steps."""
         tables = self.kinds.count(2)
         if self.with_label:
             return self.noise(self.d, tables)
@@ -469,7 +469,7 @@ class Plan:
 
     @functools.cached_property
     def bins(self) -> int:
-        """B: the most bins of a column beside the class."""
+        """B: the most bins of a column with the class."""
         bins = self.records / (3 * self.classes * self.joint_noise + 1e-9)
         room = MOST_CELLS // (2 * self.d * self.classes)
         if room < 2:
@@ -535,15 +535,15 @@ class Plan:
 
     @property
     def with_rare(self) -> bool:
-        """Whether classes may be rare, and their records vote for columns beside the class alone.
+        """Whether classes may be rare, and their records vote only for columns with the class.
 
-        The tables of pairs, which hold few of them, say nothing of them that noise would not hide.
+        The tables of pairs hold few of these records, and noise would hide them.
         """
         return bool(self.rare_share and self.pairs and not self.with_label and self.classes > 1)
 
     @property
     def rare_weight(self) -> int:
-        """The weight of each vote of a record of a rare class, once the pairs are asked for."""
+        """The weight of each vote of a record of a rare class, from the step of pairs on."""
         return math.isqrt(self.limit // self.d)
 
     @property
@@ -569,7 +569,7 @@ class Plan:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: what was released, and what is asked for next.
+    """The public state: earlier releases, and the tables of the next step.
 
     Attributes:
         step: int32 [], releases so far.
@@ -582,8 +582,8 @@ class Public:
         group_of: int32 [d, B], the group of a bin.
         parent: int32 [d], in the tree, or -1.
         order: int32 [d], columns, each behind its parent.
-        beside: float32 [d], 1 where the table of a column and the class is asked for.
-        weights: int32 [2 d], of the votes for columns beside the class, and for edges.
+        beside: float32 [d], 1 where the table of a column and the class is counted.
+        weights: int32 [2 d], of the votes for columns with the class, and for edges.
         joint: float32 [d, C, B], sums of noisy counts times their precision.
         joint_precision: float32 [d], the sums of their precisions: squared weights of votes.
         edge: float32 [d, E, G, G], as `joint`, of the parent's and the column's groups.

@@ -1,11 +1,10 @@
 """The public side of noisy tables: it learns from each release, and chooses the next tables.
 
-Noisy histograms of numbers as steps: neighbouring cells are alike where noise hides more.
-
-Of a range with generous bounds most cells are empty, and the positive noise of hundreds of them
-adds up, far from where any record is. So the cells are cut into dyadic pieces of
-one height each, as many as pay: the cut is the one of least squares with a price for each piece,
-found exactly from the smallest pieces up.
+Noisy histograms of numbers are smoothed to steps: neighbouring cells are alike where noise hides
+any difference. Of a range with generous bounds most cells are empty, and the positive noise of
+hundreds of them adds up, far from where any record is. So the cells are cut into dyadic pieces of
+one height each. The cut is the one of least squares with a price for each piece, found exactly from
+the smallest pieces up.
 
 Source: dyadic CART, Donoho, "CART and best-ortho-basis: a connection" (Annals of Statistics 1997).
 """
@@ -67,11 +66,11 @@ DEVIATIONS = 1.0
 
 
 def start_rounds(fit: Fit, keeps_pairs: bool = False) -> Public:
-    """Returns the public state before the first release: nothing is known.
+    """Returns the public state before the first release.
 
     Args:
         fit: the estimates of the plan.
-        keeps_pairs: whether the tables of all pairs are kept, beside the tree that is chosen.
+        keeps_pairs: whether the tables of all pairs are kept after a tree is chosen.
     """
     p = fit.plan
     d, classes, size = p.d, p.classes, p.groups
@@ -92,7 +91,7 @@ def start_rounds(fit: Fit, keeps_pairs: bool = False) -> Public:
 
 
 def table_weights(p: Plan, beside: Array, edges: Array) -> Array:
-    """Returns the weights of the votes of a step that asks for tables, int32 [2 d].
+    """Returns the weights of the votes of a step of tables, int32 [2 d].
 
     Args:
         p: the plan.
@@ -134,7 +133,7 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
 
 
 def after_pairs(fit: Fit, public: Public, counts: Array) -> Public:
-    """Takes in the tables of all pairs: a tree is chosen by what the model does not know yet."""
+    """Takes in the tables of all pairs: a tree is chosen by what the model lacks so far."""
     p = fit.plan
     if not p.pairs:
         return public
@@ -165,7 +164,7 @@ def after_pairs(fit: Fit, public: Public, counts: Array) -> Public:
 
 def with_tree(p: Plan, public: Public, scores: Array) -> Public:
     """Returns the state with the heaviest forest of these scores."""
-    if p.with_label:  # the class is the root of a tree, and a table beside it an edge
+    if p.with_label:  # the class is the root of a tree, and a table with it an edge
         turned = jnp.roll(jnp.roll(scores, 1, 0), 1, 1)
         parent, order = (a - 1 for a in table_tree.spanning(turned))
         beside = (parent[1:] == -1).astype(jnp.float32)
@@ -179,7 +178,7 @@ def with_tree(p: Plan, public: Public, scores: Array) -> Public:
 
 
 def with_joint(fit: Fit, public: Public, counts: Array, weight: Array) -> Public:
-    """Adds noisy counts of columns beside the class, of votes of these weights, int [d]."""
+    """Adds noisy counts of columns with the class; the votes had these weights, int [d]."""
     tables = counts[:public.joint.size].reshape(public.joint.shape)
     weight = weight.astype(jnp.float32)
     of_class, rare_precision = weight[:, None], public.rare_precision
@@ -193,7 +192,7 @@ def with_joint(fit: Fit, public: Public, counts: Array, weight: Array) -> Public
 
 
 def after_tables(fit: Fit, public: Public, counts: Array) -> Public:
-    """Takes in the tables of columns beside the class, and of the tree's edges."""
+    """Takes in the tables of columns with the class, and of the tree's edges."""
     p = fit.plan
     weight = public.weights.astype(jnp.float32)
     public = with_joint(fit, public, counts, weight[:p.d])
@@ -206,12 +205,12 @@ def after_tables(fit: Fit, public: Public, counts: Array) -> Public:
 
 
 def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[CountTable, ...]:
-    """Returns the tables that were asked for, and how noisy their counts came.
+    """Returns the released tables, and how noisy their counts are.
 
-    Where the class is a column like any other, the model does not say which columns without a
-    parent have a table beside it: they are one row, and the noise of what follows from how many
-    there are is what it is at most. So is that of a column beside the class, of whose rare classes
-    the counts come less noisy; rare classes are in no table of a pair.
+    Where the class is a column like any other, the model does not show which columns without a
+    parent have a table with it: they are one row, whose noise is an upper bound, as it depends on
+    their number. So is that of a column with the class: the counts of rare classes are less noisy.
+    Rare classes are in no table of a pair.
 
     Args:
         plan: the plan of the run.

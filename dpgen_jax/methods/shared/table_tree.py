@@ -1,63 +1,53 @@
 """A tree over columns and a class: fitted to noisy tables, sampled and conditioned.
 
-Columns beside a class, of which each has at most two parents: evidence is passed up exactly.
-
-Both parents of a column are neighbours of each other, so the columns with their parents and the
-class are the cliques of a junction tree, and one pass from the leaves to the roots is exact. A tree
-is the case of one parent.
-
-Source: Lauritzen and Spiegelhalter, "Local Computations with Probabilities on Graphical Structures"
-(1988).
-
-A tree over columns beside a class, as arrays: made of noisy tables, sampled, conditioned.
-
 The model is P(class) times, for each column, P(bin | class, group of the parent's bin), and inside
 a bin the histogram of its cells. A root has no parent, and its rows are the same for every group.
+Its arrays:
 
   share     float32 [C]           of the classes
   table     float32 [d, C, G, B]  P(bin | class, group of the parent)
   parent    int32 [d]             the parent of each column, -1 for a root
-  second    int32 [d]             of a graphical model (`methods.shared.table_models`) alone:
-  another
-                                  parent, or -1; `table` is then [d, C, G^2, B], by both groups
+  second    int32 [d]             only of a graphical model (`methods.shared.table_models`):
+                                  another parent, or -1; `table` is then [d, C, G^2, B], by both
+                                  groups
   order     int32 [d]             columns, each behind its parent
   bin_of    int32 [d, W]          the bin of each cell
   group_of  int32 [d, B]          the group of each bin
   fine      float32 [d, W]        masses of the cells; only their shares in a bin count
   start, width  float32 [d, W]    of the encoded values in a cell
 
-Shapes that a class may have in a column of numbers: its ranks follow a beta distribution.
+Evidence is passed up exactly, also where a column has two parents. Both parents of a column are
+neighbours of each other, so the columns with their parents and the class are the cliques of a
+junction tree, and one pass from the leaves to the roots is exact. A tree is the case of one parent.
+Source: Lauritzen and Spiegelhalter, "Local Computations with Probabilities on Graphical Structures"
+(1988).
 
-Ranks are those of all records, so that the class as a whole lies evenly over them. A class that
-keeps to one end of a column, as frauds do, piles up in the first or the last bin. Where noise hides
-it in every single column, it is found by what the columns have in common: how often each shape is
-met. Shapes are few, their masses in bins follow from the masses of all records, and what
-they explain is compared with what a smooth ratio explains (`table_prior`).
+The fit (`Fit`) is public, on released counts only. Noisy counts are averaged by their precision,
+brought to masses that are possible, and shrunk where they show no more than noise, towards what the
+tables above them give: columns with the class by an empirical Bayes estimate, edges by the positive
+part of James and Stein's factor ("Estimation with Quadratic Loss", 1961).
 
-Source: mixtures over a grid with fitted weights, Kiefer and Wolfowitz (1956) as computed by Koenker
-and Mizera, "Convex optimization, shape constraints, compound decisions, and empirical Bayes rules"
-(JASA 2014).
+The empirical Bayes estimate is that of the deviations of a class from all records in a column
+(`expected_deviations`). Deviations and noise are taken for Gaussian. In a number the ratio of a
+class's density to that of all changes smoothly with the log odds of the rank, which leaves both
+tails free; each category has a ratio of its own. How far ratios lie from 1 is a mixture over a grid
+of scales.
 
-Expected deviations of a class from all records in a column, given noisy counts.
+In addition the ranks of a class in a number may follow one of a few beta distributions
+(`shape_cumulative`). The ranks are those of all records, so that a class like all records lies
+evenly over them, and the masses of a shape in bins follow from the masses of all records. A class
+that keeps to one end of a column, as frauds do, piles up in the first or the last bin, where no
+smooth ratio stands out. How well shapes explain the counts is compared with how well a smooth ratio
+does. Where noise hides a class in every single column, it is found by what the columns have in
+common: all columns of a class share the weights of scales and shapes, which are fitted to them.
+Where no column stands out of the noise, all ratios are pulled to 1; a column that does stand out
+keeps its deviation.
 
-Deviations and noise are taken for Gaussian. In a number the ratio of a class's density to that of
-all changes smoothly with the log odds of the rank, which leaves both tails free; each category has
-a ratio of its own. How far ratios lie from 1 is a mixture over a grid of scales. Beside these a
-number may have one of the shapes of `table_shapes`: a rare class that keeps to the ends of columns
-is found by them where no smooth ratio stands out. All columns of a class share the weights of
-scales and shapes, which are fitted to them: where no column stands out of the noise, all are pulled
-to 1, and a column that does keeps what it says.
-
-Source: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery rates:
-a new deal" (Biostatistics 2017); here along the principal axes of a Gaussian process, and beside
-shapes.
-
-From noisy tables to the arrays of a tree: public, on released counts alone.
-
-Noisy counts are averaged by their precision, brought to masses that are possible, and shrunk where
-they say no more than noise does, towards what the tables above them say: columns beside the class
-as `table_prior` has it, edges by the positive part of James and Stein's factor ("Estimation with
-Quadratic Loss", 1961).
+Sources: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery
+rates: a new deal" (Biostatistics 2017), here along the principal axes of a Gaussian process, and
+together with shapes; mixtures over a grid with fitted weights, Kiefer and Wolfowitz (1956) as
+computed by Koenker and Mizera, "Convex optimization, shape constraints, compound decisions, and
+empirical Bayes rules" (JASA 2014).
 """
 
 from __future__ import annotations
@@ -76,7 +66,7 @@ from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
 
 PARENTS = ("parent", "second")
-"""The arrays of a model that name parents; a tree has the first alone."""
+"""The arrays of a model that name parents; a tree has only the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -423,7 +413,7 @@ def shape_deviations(total: Array, is_number: Array) -> Array:
 SCALES = np.array([0.0, *np.geomspace(0.05, 12.8, 9)], np.float32)
 """Standard deviations of ratios of densities."""
 REACH = 2.0
-"""Log odds of the rank over which one ratio tells of another."""
+"""Length scale of the ratios' covariance, in log odds of the rank."""
 SLOPE = 0.7
 """The share of the variance of a ratio that is a slope along the log odds; the rest is rough."""
 ODDS = np.pi**2 / 3
@@ -431,7 +421,7 @@ ODDS = np.pi**2 / 3
 SEEN = 1.0
 """How many columns of a class the prior weights of scales and shapes count for."""
 LEAST = 1e-10
-"""The least variance along an axis: less than this float32 does not tell from none."""
+"""The least variance along an axis: float32 cannot distinguish a smaller one from 0."""
 ROUNDS = 30
 """Rounds in which the mixture is fitted."""
 SHAPED = 0.5
@@ -578,8 +568,8 @@ class Fit:
     def inside(self, masses: Array, noisy: Array, bin_of: Array) -> Array:
         """Returns the masses of cells, with neighbours of one bin alike where noise hides them.
 
-        Of thousands of codes most have less than the noise of a cell, which alone would choose
-        those that are ever drawn. Masses of bins stay, and other columns are as they were.
+        Of thousands of codes most have less than the noise of a cell, so that noise would choose
+        the codes that are ever drawn. Masses of bins and other columns do not change.
 
         Args:
             masses: [d, W], of sum 1.
@@ -610,7 +600,7 @@ class Fit:
         return first.at[rows, bin_of].min(jnp.where(real, least, self.plan.groups - 1))
 
     def rare(self, public: Public) -> Array:
-        """Whether a class is rare, bool [C], by the histogram of the first step alone.
+        """Whether a class is rare, bool [C], by the histogram of the first step only.
 
         They are the rarest ones, of together at most `rare_share` of the records, and never all.
         """
@@ -632,7 +622,7 @@ class Fit:
         return share / share.sum(), share.sum()
 
     def precision(self, public: Public) -> Array:
-        """Returns the precisions of the tables beside the classes, [d, C]."""
+        """Returns the precisions of the tables with the class, [d, C]."""
         precision = jnp.broadcast_to(public.joint_precision[:, None], public.joint.shape[:2])
         if public.rare_precision is None:
             return precision
@@ -683,7 +673,7 @@ class Fit:
         return total / total.sum(1, keepdims=True)
 
     def _precisions(self, public: Public, noise: Array) -> tuple[Array, Array]:
-        """The precisions of bins: by histograms [d, B], and by tables beside the class [d, 1]."""
+        """The precisions of bins: by histograms [d, B], and by tables with the class [d, 1]."""
         plan = self.plan
         cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
         unit = plan.first_noise / plan.records
@@ -789,6 +779,6 @@ def shrunk(distance: Array, spread: Array) -> Array:
 
     Args:
         distance: squared distance of noisy masses from what they are shrunk to.
-        spread: what noise alone would make of it, on average.
+        spread: the average of the distance for pure noise.
     """
     return jnp.clip(1 - spread / jnp.maximum(distance, 1e-20), 0, 1)

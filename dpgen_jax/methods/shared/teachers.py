@@ -73,7 +73,7 @@ class TeacherConfig(MethodConfig):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The public state: a function of released values and public keys alone.
+    """The public state: a function of only released values and public keys.
 
     Attributes:
         params: of the generator.
@@ -143,7 +143,7 @@ def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Me
         spec: the schema.
         runtime: precision of the teachers' moments.
         mechanism: of the messages.
-        messages: what is asked for, answered and done with what is released.
+        messages: the question, the message, and the use of a release.
     """
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
     g_adam = config.g_optimiser.scheduled(config.g_final_rate, config.steps or 1)
