@@ -1,13 +1,12 @@
 """Evaluation of synthetic tables: what can be learned from them, how close to real they are.
 
-Detection of synthetic rows: how well a classifier tells them from real ones.
-
-It sees equal numbers of both, picked with the seed, as features in [0, 1]: the encoded row and its
-class as a one-hot. Real rows are held-out ones, so that copies of training rows gain nothing.
-
 Rows are float [n, F] in [0, 1], hard (a one-hot has a single 1); labels are integers 0..classes-1,
 where of two classes class 1 is the positive one. A table without a label has a single class: its
-use is that of the columns that are named as targets, if any.
+utility is that of the columns that are named as targets, if any.
+
+Detection measures how well a classifier distinguishes synthetic rows from real ones. The classifier
+sees equal numbers of both, picked with the seed, as features in [0, 1]: the encoded row and its
+class as a one-hot. The real rows are held-out ones, so that copies of training rows gain nothing.
 """
 
 from __future__ import annotations
@@ -295,9 +294,8 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
     Returns:
       {task: {classifier: {metric: a `summary` over the seeds}}} of `prediction.Scores`, none
       without a label; `targets`, see `prediction.utility_of_targets`; `fidelity`, see
-      `marginals.fidelity`,
-      `detection_fidelity` and `deviations`; `label_shares` and `subgroups`, see there;
-      `schema_violations`, the fraction of synthetic cells that break the schema; setting,
+      `marginals.fidelity`, `detection_fidelity` and `far_off`; `label_shares` and `subgroups`, see
+      there; `schema_violations`, the fraction of synthetic cells that break the schema; setting,
       n_samples, n_test, n_real (of the rows used), seeds; seconds, of each part; `notes`, on
       classes that a part lacks; and `not_covered_by_epsilon`: the keys that were computed from real
       rows, which the privacy statement does not cover and which nobody may use to choose between
@@ -347,7 +345,7 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
 
 
 def _setting(options: Evaluation, spec: TableSpec) -> Setting:
-    """Return the setting that options ask for: a fast one of a wide table has fewer rows."""
+    """Return the setting of the options: a fast one for a wide table has fewer rows."""
     setting = SETTINGS["fast" if options.fast else "full"]
     room = max(FAST_ENTRIES // spec.shape[0], FEWEST_ROWS)
     if options.fast and not options.samples and room < setting.n_samples:

@@ -1,13 +1,13 @@
 """Synthetic records in blocks, in memory that does not grow, and conditions on their columns.
 
-Conditions on the columns of sampled records: `age>=60`, `city=Rome|Oslo`, `pay=null`.
-
-A condition is checked against the schema first: one that no record of the schema can meet is
-refused. Null meets no comparison, `!=` included; only `=null` and a set that names null ask for it.
+Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`. They are checked against
+the schema first: a condition that no record of the schema can meet is refused. Null meets no
+comparison, not even `!=`; only `=null`, and a set that names null, includes it.
 
 Conditions on the label are exact: only classes that meet them are drawn, in the shares that the
-release has for them. What else a model was not told (`exact`) is met by rejection: records are
-drawn until enough of them meet the conditions, which gives what filtering the records would give.
+release has for them. Some models can sample under conditions on other columns (`exact`). All other
+conditions are met by rejection: records are drawn until enough of them meet the conditions. The
+result has the law of filtered records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 NULL, NULLS = "null", ("None", "nan", "NaT", "<NA>")
 Where = str | Iterable[str] | Mapping[str, object] | None
-"""Conditions as users write them, which `parse` reads."""
+"""Conditions as users write them, which `parse_conditions` reads."""
 Labels = int | str | Sequence[int] | Sequence[str] | np.ndarray | None
 """Classes as users name them; None: all."""
 HOW = ("write COLUMN=VALUE, COLUMN=A|B, COLUMN!=VALUE, COLUMN>=VALUE, COLUMN=LOW..HIGH or "
@@ -328,7 +328,7 @@ class Source:
         finish: From these and their labels to records as a user takes them [n, ...], which keep
             the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
-        narrowed: The places of the columns that the model was told the conditions of.
+        narrowed: The places of the columns whose conditions restrict the model (`exact`).
         share: The share of such records among all that the release makes.
     """
 

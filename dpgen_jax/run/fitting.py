@@ -99,8 +99,8 @@ def load_preset_data(name: str, preset: Preset, dataset: str, stated: DataOption
         name: The name of the preset.
         preset: The preset.
         dataset: KIND or KIND:PLACE.
-        stated: The options, of which those that the user left out are as `options` returns them;
-            None where the user stated none.
+        stated: The options, of which those that the user left out are as `preset_options` returns
+            them; None where the user stated none.
 
     Returns:
         The data set.
@@ -244,7 +244,7 @@ def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
 
 
 def _is_infinite(value: object) -> bool:
-    """Whether it is the number infinity, which says that there is no bound."""
+    """Whether it is the number infinity, which means that there is no bound."""
     return isinstance(value, float | np.floating) and math.isinf(value)
 
 
@@ -307,7 +307,7 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: Any, uni
 class Repeats:
     """Trainings of one configuration on the same records.
 
-    Each release states its own epsilon alone: whoever sees all of them sees what the sums promise.
+    Each release states only its own epsilon: for all of them together the sums are promised.
 
     Attributes:
         releases: One for each training.
@@ -330,7 +330,7 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
            seed: int | None = None, log: Callable[[str], None] = tell, **options: Any) -> Repeats:
     """Trains `n` times on the same records: for a mean over trainings, and how far they differ.
 
-    Each training spends an epsilon of its own, and they add up. The sum is said before anything is
+    Each training spends an epsilon of its own, and they add up. The sum is shown before anything is
     spent; with `total_epsilon` it is refused where it is more.
 
     Args:
@@ -348,7 +348,7 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
         The trainings.
 
     Raises:
-        UserError: As `fit`, and for a number of trainings that is none.
+        UserError: As `fit`, and for a number of trainings below 2.
         BudgetExceeded: As `fit`; trainings before it are done and stay.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 2:

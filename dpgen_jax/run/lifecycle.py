@@ -99,7 +99,7 @@ def datasets(supposed: Supposed) -> Iterator[Dataset]:
 
 
 def refuse(request: Request, dataset: Dataset) -> None:
-    """Refuses what a run would refuse before it spends anything; in silence where nothing is wrong.
+    """Refuses what a run would refuse before it spends anything; prints nothing.
 
     Args:
         request: What the user asks for.
@@ -113,7 +113,7 @@ def refuse(request: Request, dataset: Dataset) -> None:
 
 
 def _silent_rehearsal(line: str) -> None:
-    """Says nothing: the run itself does."""
+    """Prints nothing: the run itself does."""
 
 
 def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Supposed) -> str:
@@ -171,7 +171,7 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
         request: What the user asked for.
         dataset: The records and their public schema.
         log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else, and what failed beside the
+        notices: Tells the data holder what concerns nobody else, and what failed apart from the
             release.
 
     Returns:
@@ -218,7 +218,7 @@ def join(request: Request, dataset: Dataset) -> Callable[[], int]:
 
 
 def _silent(line: str) -> None:
-    """Says nothing: the process that leads says it."""
+    """Prints nothing: the process that leads does."""
 
 
 def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | None = None

@@ -1,6 +1,6 @@
 """The stages of a run that write and spend nothing: declare, check, plan; and who is protected.
 
-All that can be wrong with a request or its records is found here, before there is a run folder.
+All errors of a request or its records are found here, before there is a run folder.
 """
 
 from __future__ import annotations
@@ -643,7 +643,7 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
 
 DEALT = "records as dealt"
 COPIES = 2
-"""of records of which it is not known whether they lie in mapped files: as read and as dealt"""
+"""Copies of records that may not lie in mapped files: as read and as dealt."""
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 BESIDE = "a gigabyte or so of programs, reading and writing"

@@ -1,11 +1,10 @@
 """Shows the progress of a run, also while it compiles, and stops it.
 
-How long a stage of a run is silent: until its first block is compiled and computed.
-
-Nothing tells this beforehand: neither the size of a program nor its number of operations says how
-long XLA will optimise it. What a program of the same shapes took on this machine the last time says
-so, and is remembered beside the journal; without it the seconds that have gone are shown, and no
-estimate.
+A stage of a run shows nothing until its first block is compiled and computed. The time cannot be
+estimated beforehand: neither the size of a program nor its number of operations predicts how long
+XLA will optimise it. The best estimate is the time that a program of the same shapes took on this
+machine before, which is remembered in the journal's folder. Without it the elapsed seconds are
+shown, and no estimate.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from dpgen_jax.core.files import Json, json_bytes, write_together
 COMPILING_FILE, MOST = "compiling.json", 500
 """The name of the file, and how many programs it holds at most."""
 TICK, SILENCE = 1.0, 60.0
-"""Seconds between two signs of life on a terminal, and between two lines elsewhere."""
+"""Seconds between two updates on a terminal, and between two lines elsewhere."""
 
 
 def program(arrays: Any, *numbers: int) -> str:
@@ -136,7 +135,7 @@ class Stop:
     """A request to stop, which a run looks at between blocks of steps.
 
     Attributes:
-        signal: The signal that asked; None: nobody did.
+        signal: The signal that requested it; None: no signal did.
         out_of_time: Whether the run's time was over, or too short for another block.
     """
 
@@ -164,8 +163,8 @@ class Stop:
     def __call__(self) -> bool:
         """Returns whether the run must stop.
 
-        It is asked between blocks: the time from one question to the next is what a further block
-        would take, and one that would end too late is not begun.
+        It is called between blocks: the time from one call to the next is what a further block
+        would take, and a block that would end too late is not begun.
         """
         now = time.monotonic()
         block = 0.0 if self._untimed else max(0.0, now - self._last_look)
@@ -268,7 +267,7 @@ class Notices:
         """Names what fails within, which costs no more than itself."""
         try:
             yield
-        except Exception as error:  # of any kind: what was paid for must not hang on it
+        except Exception as error:  # of any kind: what was paid for must not depend on it
             self.failure(f"{what} failed ({reason(error)})")
 
 

@@ -159,7 +159,7 @@ def is_gray(path: Path) -> bool:
         path: The file.
 
     Raises:
-        Unreadable: It is no image.
+        Unreadable: It is not an image.
     """
     with _opened(path) as image:
         return image.mode in GRAY
@@ -262,7 +262,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     x_test, y_test = decoded.pixels[n:], y[n:]
     if empty[n:].any():
         x_test, y_test = x_test[~empty[n:]], y_test[~empty[n:]]
-    if n_files and not len(y_test):  # else it would depend on them whether others are held out
+    if n_files and not len(y_test):  # else these records would decide whether others are held out
         raise UserError(f"{name}: none of {n_files} test images can be used; replace them, or "
                         "leave the folder test out")
     data = assemble(name, len(names), (decoded.pixels[:n], y[:n]),

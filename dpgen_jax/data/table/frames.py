@@ -160,8 +160,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         is_draft: Whether a schema is drafted of it, of which not all columns are known.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name; values have lost what tells them
-            apart; without a schema, times of a zone.
+        UserError: It is no frame, or has two columns of one name; values have lost the difference
+            between them; without a schema, times of a zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
@@ -306,7 +306,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
 
 
 def _type(series: pd.Series) -> str:
-    """Returns the name of a column's type, as `column_types` has it; of objects by their values."""
+    """Returns the name of a column's type, as `columns` has it; of objects by their values."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -362,10 +362,10 @@ def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
 
     Args:
         path: The file.
-        spec: As of `blocks`.
+        spec: As of `parquet_blocks`.
 
     Raises:
-        UserError: As `blocks`, and for cells that would take more memory than is allowed.
+        UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
     for part in parquet_blocks(path, spec, is_draft=True):
@@ -376,12 +376,12 @@ def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
 
 
 def parquet_types(path: Path) -> dict[str, str]:
-    """Returns the types of a Parquet file's columns by name, as `column_types` names them.
+    """Returns the types of a Parquet file's columns by name, as `columns` names them.
 
     They are facts of the file, and as private as it is. One that has no such name is left out.
 
     Args:
-        path: The file, which `read` reads.
+        path: The file, which `read_parquet` reads.
     """
     import pyarrow.parquet
 
@@ -395,7 +395,7 @@ def parquet_durations(path: Path) -> list[str]:
     """Returns the columns of a Parquet file whose values are durations of whole seconds.
 
     Args:
-        path: The file, which `read` reads.
+        path: The file, which `read_parquet` reads.
     """
     import pyarrow.parquet
 

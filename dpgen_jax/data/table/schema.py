@@ -5,12 +5,14 @@
       Amount: {kind: continuous, min: 0, max: 2000}
       Class: {kind: categorical, categories: ["0", "1"]}
 
-`columns` has the kinds and their entries, `constraints` what may hold between columns.
-`name: NAME` is what reports call the data. `file` declares how a CSV file is written. Without
-`label` rows have no classes. `targets: [PAY]` names further columns that an evaluation predicts.
+The module `columns` has the kinds of columns and their entries, and `constraints` the rules between
+columns. `name: NAME` is the name of the data in reports. `file` declares how a CSV file is written.
+Without `label`, rows have no classes. `targets: [PAY]` names further columns that an evaluation
+predicts.
 
-Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
-that do, and `bought` those that were bought under differential privacy.
+Nothing in a schema may come from private records unless the schema says so: `read_from_data` lists
+the entries that were read from them, and `bought` those that were bought under differential
+privacy.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ LONGEST_LINE = 2**24
 """The bytes of a line, at most: one that never ends would fill the memory."""
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
          codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-"""The encodings that the first bytes of a file tell."""
+"""The encodings that the first bytes of a file identify."""
 WESTERN = "cp1252"
 """The encoding of texts that are not UTF-8."""
 WIDE_ENDS = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n", "utf-32-le": b"\n\0\0\0",
@@ -244,10 +246,10 @@ def of_lines(encoding: str, start: bytes) -> str:
 
 
 def detected(text: bytes) -> Dialect:
-    """Returns how a text is written, as far as it tells.
+    """Returns how a text is written, as far as it can be recognised.
 
     Args:
-        text: The text; its first line tells the separator.
+        text: The text; its first line decides the separator.
     """
     encoding = next((name for mark, name in MARKS.items() if text.startswith(mark)), "")
     if not encoding:
@@ -463,7 +465,7 @@ def refuse_multiline(dialect: Dialect, name: str) -> None:
 
 
 def texts(value: object) -> Any:
-    """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
+    """Returns a document of Python's values as one of texts, as `yaml_document` reads it."""
     if isinstance(value, Mapping):
         return {str(key): texts(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,15 +1,13 @@
 """The pages: report.html for a reviewer, the comparison of runs, and the holder's private page.
 
-The audit of a run in its report: what was certified beside what is promised.
+Each page is one file, without scripts.
 
-`python -m dpgen_jax.audit RUN` writes it beside the release, for the data holder. Details of its
-checks may quote names and paths, and are left out here.
+The report includes the audit of the run, if there is one: what was certified, and what is promised.
+`python -m dpgen_jax.audit RUN` writes the audit next to the release, for the data holder. The
+details of its checks may quote names and paths, and are left out of the report.
 
-The data holder's private page: synthetic records beside the real ones they are nearest to.
-
-It holds real records. It belongs into the private part of a run, and every printed sheet says so.
-
-It is one file, without scripts.
+The private page shows synthetic records together with their nearest real records. It contains real
+records, so it belongs into the private part of a run, and every printed sheet says so.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ def read_audit(run: Path) -> Json:
 
 
 def audit_sentences(audit: Json, digest: str | None) -> tuple[str, ...]:
-    """Returns what came of an audit, in sentences, the first of them what to mind.
+    """Summarises an audit in sentences, the most important one first.
 
     Args:
         audit: The content of audit.json.
@@ -90,7 +88,7 @@ def audit_sentences(audit: Json, digest: str | None) -> tuple[str, ...]:
 
 
 def audit_numbers(audit: Json) -> Table | None:
-    """Returns the table of what is claimed and what was certified; None where nothing was.
+    """Returns the table of what is claimed and what was certified; None if nothing was certified.
 
     Args:
         audit: The content of audit.json.
@@ -309,7 +307,7 @@ def statement(privacy: Json, metrics: Json, config: Json) -> Json:
     """Explain a privacy statement, for the template.
 
     Args:
-      privacy: A statement that `explain.checked` returned.
+      privacy: A statement that `documents.checked_statement` returned.
       metrics: The content of metrics.json, or {}.
       config: The content of config.json, or {}.
 
