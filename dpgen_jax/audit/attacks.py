@@ -234,7 +234,7 @@ def answer_features(mechanism: ConfidentGNMax) -> Features:
 
 
 def features_of(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns the features that tell the releases of two sums int32 [2, B, D] apart."""
+    """Returns the features that separate the releases of two sums int32 [2, B, D]."""
     if isinstance(mechanism, ConfidentGNMax):
         return answer_features(mechanism)
     return linear_features(mechanism, totals)
@@ -337,7 +337,7 @@ class Trials:
 
     Attributes:
         totals: int32 [2, B, D].
-        entries: int64 [K], of the flattened sum, that one trial alone moves.
+        entries: int64 [K], of the flattened sum, that only one trial moves.
         owner: int64 [K], the trial that moves an entry, below `count`.
         count: T.
         nearest: The smallest squared distance of a trial in its own entries.

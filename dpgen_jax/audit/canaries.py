@@ -291,7 +291,7 @@ class Canaries:
         """Returns labels that decide the message of each unit: int32 [U].
 
         Args:
-            usual: int32 [U], the labels of records that are no canaries.
+            usual: int32 [U], the labels of records that are not canaries.
             coins: int [N].
         """
         n, y = len(self.units), usual.copy()
@@ -324,7 +324,7 @@ class Canaries:
         return jnp.where(queried, ratios, 0)
 
     def watched(self) -> Method:
-        """Returns the method with canaries, whose public state tells how likely each coin is."""
+        """Returns the method with canaries, whose public state has the likelihood of each coin."""
         phases = tuple(
             dataclasses.replace(self, method=phase, shape=shape, shapes=())._watched()
             for phase, shape in zip(self.method.phases, self.shapes, strict=True))
@@ -477,7 +477,7 @@ SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
 class Law:
     """The guesses that the mechanism, as charged, allows to the best attack.
 
-    It is computed from the events alone, before the training.
+    It is computed from the events only, before the training.
 
     Attributes:
         ratios: float [K], simulated log likelihood ratios, positive where the guess is right.

@@ -68,7 +68,7 @@ class Target:
 
     @property
     def budget(self) -> Budget:
-        """The promise, of which the preset says what class counts may take."""
+        """The promise, of which the preset decides what class counts may take."""
         return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
 
 
@@ -261,7 +261,7 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
 
     Args:
         mechanism: One whose schedule draws units in secret.
-        messages: float32 [U, B, M]; unit i moves column i alone.
+        messages: float32 [U, B, M]; unit i moves column i only.
         seconds: How long.
         most: Transcripts of the rounds of all units, at most.
 
@@ -328,7 +328,7 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
 
 
 def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
-    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i alone.
+    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i only.
 
     Args:
         mechanism: One whose bound clips rows; its messages have a column for each unit.

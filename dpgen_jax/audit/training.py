@@ -68,7 +68,7 @@ class Planted:
         values: Records [2, N, ...] that canaries may be, as the data set has them.
         labels: int [N], their labels, the same for both.
         coins: int [N], which of the two each is.
-        others: bool [n], records of the data set that are no canaries, nor empty.
+        others: bool [n], records of the data set that are neither canaries nor empty.
     """
 
     dataset: Dataset
@@ -234,7 +234,7 @@ LIMITS = (
 
 
 def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
-    """Trains once on records with canaries, and certifies what their guesses tell.
+    """Trains once on records with canaries, and certifies by the guesses of their coins.
 
     Args:
         target: The method and its promise.

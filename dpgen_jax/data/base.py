@@ -37,7 +37,7 @@ def require_mapped_memory(what: str, size: float, beside: float = 0) -> None:
     Args:
         what: What an error calls them.
         size: Their bytes.
-        beside: The bytes of what is in memory meanwhile.
+        beside: The bytes of what else is in memory at that time.
 
     Raises:
         UserError: They need more memory than is allowed.
@@ -117,7 +117,7 @@ class Dataset:
         subjects: Who has which row, where `--unit` names a column; None: each record is its own.
         simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
         options: The kind of data set and the public options by which it was loaded, if it was.
-        content: A private digest of the file or folder, by which a journal knows the records.
+        content: A private digest of the file or folder, by which a journal recognises the records.
     """
 
     name: str

@@ -268,7 +268,7 @@ def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
             reads".
 
     Returns:
-        The records of the clients that stay, who are numbered anew. `uncovered` names the choice.
+        The records of the clients that stay, who are renumbered. `uncovered` names the choice.
 
     Raises:
         UserError: The data set names no clients, or fewer than two stay.
@@ -286,7 +286,7 @@ def part_of(data: Dataset, stays: np.ndarray) -> Dataset:
 
     Args:
         data: A data set that names its clients.
-        stays: bool [U], the clients that stay; they are numbered anew.
+        stays: bool [U], the clients that stay; they are renumbered.
 
     Raises:
         UserError: The data set names no clients.
@@ -308,7 +308,7 @@ def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: s
         clients stays; whether a client is emptied is a function of its own records, the classifier
         and the range, so that the records of exactly one unit change. It holds if no private record
         influenced the classifier or the range except through the events in `bought`, which a run on
-        the result charges beside its own.
+        the result charges in addition to its own.
 
     Args:
         data: A data set that names its clients.

@@ -162,7 +162,7 @@ class Description:
             info: The description.
 
         Raises:
-            UserError: It has a feature that is no cell of a table.
+            UserError: It has a feature that cannot be a cell of a table.
         """
         self.entries: dict[str, Json] = {}
         self.texts: list[str] = []

@@ -298,7 +298,7 @@ def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
 def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     """Compute the mean absolute difference of the Pearson correlations of pairs of features.
 
-    Features that are constant in `truth` are left out; one that is constant in x alone has
+    Features that are constant in `truth` are left out; one that is constant only in x has
     correlation 0 there, so that a generator which makes the same row again and again gains nothing
     by it. Of more than `MAX_FEATURES` features some are picked with a fixed seed.
 

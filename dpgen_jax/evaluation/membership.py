@@ -396,7 +396,7 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
     """Attack a release, and compute the `membership` part of metrics.json.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
-    non-members are the reference of the attacks, sampled anew.
+    non-members, sampled for each draw, are the reference of the attacks.
 
     Args:
       draws: Synthetic records and labels, one draw a seed: images uint8 or float in [0, 1], or
@@ -456,7 +456,7 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    """Measure how well scores tell members from non-members.
+    """Measure how well scores distinguish members from non-members.
 
     Thresholds are chosen on every other record and tested on the rest, then the reverse, and the
     two are averaged: the best of all thresholds on the records that chose it would favour the
@@ -511,7 +511,7 @@ def _result(attacked: Json, promise: Guarantee | str, n: int) -> Json:
 
 def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
               excess: list[tuple[str, str]]) -> str:
-    """Return what the attacks reached, beside what the guarantee allows, as a sentence."""
+    """Return what the attacks reached, and what the guarantee allows, as a sentence."""
     auroc = attacked[strongest]["auroc"]
     reached = (f"The strongest of {len(attacked)} attacks ({strongest}) reached AUROC "
                f"{auroc['mean']:.3f} +- {auroc['std']:.3f} (0.5 is guessing)")

@@ -70,7 +70,7 @@ def detection_fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, cla
 
 
 def detect(synthetic: Rows, real: Rows, classes: int, seed: int = 0) -> dict[str, float]:
-    """Measure how well synthetic rows can be told from real ones.
+    """Measure how well synthetic rows can be distinguished from real ones.
 
     Args:
       synthetic: Encoded rows float [n, F] in [0, 1] and labels int [n].
@@ -121,7 +121,7 @@ def pmse(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
-    """Compute the area under the ROC curve of boosted trees that tell two kinds of rows apart.
+    """Compute the area under the ROC curve of boosted trees that separate two kinds of rows.
 
     Cross-validated: each row is judged by trees that never saw it. It is below 0.5 where rows with
     truth 1 are copies of the very rows with truth 0: trees that saw one of the two take the other
@@ -133,8 +133,8 @@ def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
       seed: The seed of the folds and of the trees.
 
     Returns:
-      0.5 for rows that cannot be told apart, and with fewer than `MIN_ROWS` of either kind; 1 for
-      rows that always can.
+      0.5 for rows that cannot be distinguished, and with fewer than `MIN_ROWS` of either kind; 1
+      for rows that always can.
     """
     if np.bincount(truth, minlength=2).min() < MIN_ROWS:
         return 0.5

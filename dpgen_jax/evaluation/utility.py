@@ -106,7 +106,7 @@ def require_installed(name: str) -> None:
 def fit_classical(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
     """Train a classifier; the same arguments give the same one.
 
-    It knows the classes in y alone. It predicts the commonest class where there is only one, where
+    It knows only the classes in y. It predicts the commonest class where there is only one, where
     the images are all (or all but) alike, and where boosting finds no member better than chance.
 
     Args:
@@ -307,7 +307,7 @@ def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
 
     A tenth of each training set is held out. The tasks are
     - gen2real, trained on synthetic and tested on real images: the main figure of the papers. Also
-      `validation_accuracy`, on held-out synthetic images, and, beside real2real,
+      `validation_accuracy`, on held-out synthetic images, and, together with real2real,
       `calibrated_accuracy`: the ratio to real2real of the same classifier and seed;
     - real2gen, trained on real and tested on (at most 10,000) synthetic ones: it shows whether the
       images look like their labels;

@@ -182,8 +182,8 @@ def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence
 
     Args:
         replies: The replies, as they came.
-        question: The question that was asked.
-        cohort: The clients that were asked.
+        question: The question that was sent.
+        cohort: The clients that were queried.
         mechanism: The mechanism of the federation, which bounds an answer.
         log: Prints a line of the run.
 

@@ -31,7 +31,7 @@ class Event(TypedDict, total=False):
 
 
 class Claim(TypedDict, total=False):
-    """An epsilon beside the stated one, and where it comes from."""
+    """A further epsilon, and where it comes from."""
 
     epsilon: float
     steps: int

@@ -132,7 +132,7 @@ def gaps(privacy: Json) -> tuple[str, ...]:
 
 
 def _published(claim: object) -> str:
-    """Return a sentence on the epsilon of a paper's formula, beside no valid guarantee."""
+    """Return a sentence on the epsilon of a paper's formula, where there is no valid guarantee."""
     if not isinstance(claim, dict):
         return ""
     return (f" The formula that was published with the method gives epsilon "
@@ -166,7 +166,7 @@ def population(privacy: Json) -> tuple[str, int] | None:
 
 
 def best_guess(epsilon: float, delta: float) -> float:
-    """Return the largest probability with which two neighbouring data sets are told apart.
+    """Return the largest probability with which two neighbouring data sets are distinguished.
 
     From even odds it is (e^epsilon + delta) / (1 + e^epsilon).
 

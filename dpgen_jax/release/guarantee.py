@@ -290,7 +290,7 @@ class Facts:
         steps: Rounds that the run made.
         noise_source: Label of the source of noise bits.
         accounting: "proven", or another that proves nothing.
-        as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
+        as_published: The epsilon of a paper's formula, where the accounting is not proven.
     """
 
     method: str

@@ -278,7 +278,7 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
 
 
 def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
-    """Returns codes of the schema, with the ends of every part that conditions tell apart.
+    """Returns codes of the schema, with the ends of every part that conditions distinguish.
 
     Args:
         column: The column.
@@ -307,7 +307,7 @@ def _all(conditions: Iterable[Condition], codes: np.ndarray, count: int) -> np.n
 
 
 CHUNK = 500
-"""Records that are made, or told apart, in one call."""
+"""Records that are made, or checked, in one call."""
 SEEDS = 2**32
 """Seeds are below it, and so is what is folded into a key at once."""
 MOST = 10**15
@@ -373,7 +373,7 @@ class Sampler:
     """Draws n records in blocks, and counts what it drew.
 
     Attributes:
-        n: The records that were asked for.
+        n: The records that were requested.
         tries: The records that were drawn so far.
         met: Those of them that met the conditions.
         found: Those of them that were taken, n in the end.
@@ -382,7 +382,7 @@ class Sampler:
     def __init__(self, source: Source, conditions: Conditions, n: int,
                  labels: np.ndarray | None = None, seed: int = 0,
                  max_tries: int | None = None) -> None:
-        """Checks what is asked for; nothing is drawn.
+        """Checks the request; nothing is drawn.
 
         Args:
             source: Where records come from.

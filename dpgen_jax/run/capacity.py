@@ -34,7 +34,7 @@ def precision_as_begun(runtime: Runtime, written: object) -> Runtime:
     """Returns the runtime of a run that goes on, in the precision in which it began.
 
     Args:
-        runtime: What the user asked for; another precision than the default stays.
+        runtime: The user's request; another precision than the default stays.
         written: The precision that the run folder notes, if it does.
     """
     began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
@@ -217,7 +217,7 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
         method: The name of the method.
         config: Its complete configuration.
         spec: The schema of the records.
-        runtime: What the user asked for.
+        runtime: The user's request.
         log: Prints a line of the run, where the runtime is changed.
         moments: The precision in which a run that goes on keeps them, whatever fits here.
     """
@@ -303,7 +303,7 @@ def state_bytes(method: Method) -> int:
 def copy_fits(method: Method) -> bool:
     """Returns whether the machines' memory has room for a copy of the state of all units.
 
-    From it checkpoints are written while the training goes on. Devices that are no CPU have memory
+    From it checkpoints are written while the training goes on. Devices other than a CPU have memory
     of their own.
 
     Args:
@@ -423,7 +423,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
 
     Args:
         method: The method, built.
-        runtime: What the user asked for; zeros are replaced by what was measured to be best.
+        runtime: The user's request; zeros are replaced by what was measured to be best.
         rows: The records of a unit that is small.
         files: The folder of the state that lies on the disk.
         records: Shapes of the records of one unit, by which an accelerator takes as many units at

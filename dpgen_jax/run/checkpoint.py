@@ -96,7 +96,7 @@ class Parts:
     """The parts of a checkpoint that this process writes, while every other writes its own."""
 
     def __init__(self, folder: Path, parts: Iterable[tuple[str, Any]], beside: bool):
-        """Begins to write them; what fails is told by `sums`.
+        """Begins to write them; `sums` raises what fails.
 
         Args:
             folder: The unfinished checkpoint, on a disk that all processes see.
@@ -290,7 +290,7 @@ class Saving:
             yield
         except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
             shutil.rmtree(self.unfinished, ignore_errors=True)  # the release may need the space
-            why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
+            why = FULL if FULL in str(error) else reason(error)[:120] # deep in the message of orbax
             raise UserError(f"checkpoint {self.folder / str(self.step)} cannot be written ({why}); "
                             "earlier ones are kept: free some space, then resume the run"
                             ) from error
@@ -378,7 +378,7 @@ def begin_state(files: RunFolder, state: State, method: Method, layout: teachers
                 ledger: Ledger, keep: int) -> Saving:
     """Begins a checkpoint that names the ledger line at which it is taken.
 
-    It is written beside the training where the memory has room for a copy of the state, and the
+    It is written during the training where the memory has room for a copy of the state, and the
     state itself lies on the devices.
 
     Args:
@@ -477,7 +477,7 @@ FIXED = (*MEANING, "seed", "data_notes", "judged_by")
 
 
 def refuse_used(root: Path) -> None:
-    """Refuses a folder for a new run that holds anything, or is no folder of a disk.
+    """Refuses a folder for a new run that holds anything, or is not a folder of a disk.
 
     Raises:
         UserError: For such a folder.
@@ -578,7 +578,7 @@ def run_identity(files: RunFolder, records: Private[Records], deal: Callable[[by
                  resumed: bool, seed: int | None) -> Partition:
     """Deals the records by a key that is made at the first start and kept in private/.
 
-    A fingerprint of the records and the dealing lies beside the key.
+    A fingerprint of the records and the dealing is stored with the key.
 
     Args:
         files: The run folder.
@@ -684,7 +684,7 @@ def _meaning(public: Json) -> str:
 
 def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str,
               witness: Witness) -> Ledger:
-    """Opens a ledger that knows of purchases alone, and says of which configuration it is."""
+    """Opens a ledger that has only purchases, and declares its configuration in it."""
     header, budget = books.read(files.ledger)[0], public["budget"]
     promised = {"epsilon": float(budget["epsilon"]), "delta": budget["delta"],
                 "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit})}

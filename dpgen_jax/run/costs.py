@@ -254,7 +254,7 @@ def data_dependent_reading(root: Path) -> Json:
         root: The run folder.
 
     Returns:
-        A record for the data holder alone, as private as the records.
+        A record for the data holder only, as private as the records.
 
     Raises:
         UserError: A run that kept no votes, or whose mechanism has no such accounting.

@@ -38,8 +38,8 @@ def preset_options(preset: Preset, dataset: str) -> DataOptions:
         dataset: KIND or KIND:PLACE.
 
     Returns:
-        The preset's own options for its kind of data set. For another kind it is the size alone,
-        and that only where the images have none of their own.
+        The preset's own options for its kind of data set. For another kind it is only the size,
+        where the images have none of their own.
     """
     kind = dataset.partition(":")[0]
     source = data.SOURCES.get(kind)
@@ -216,7 +216,7 @@ def fit(
 
 
 class _Quiet(Notices):
-    """Tells of failures alone."""
+    """Reports failures only."""
 
     def private(self, line: str) -> None:
         """Keeps the line to itself."""

@@ -448,7 +448,7 @@ def read_digests(path: Path) -> list[Line]:
         path: The file.
 
     Raises:
-        UserError: A line that is no round and digest.
+        UserError: A line that is not a round with its digest.
     """
     text = files.read_bytes(path, LARGEST).decode("ascii", "replace")
     whole, _, _ = text.rpartition("\n")
@@ -639,7 +639,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
                hooks: Hooks = Hooks()) -> State:
     """Runs the public training of `Method.post_training`, from its start to its end or to a stop.
 
-    It reads released values alone and costs nothing.
+    It reads released values only and costs nothing.
 
     Args:
         method: A method that has post-training.

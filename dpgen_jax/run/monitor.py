@@ -79,8 +79,8 @@ class Best:
     def instead_of(self, last: Release, log: Callable[[str], None]) -> Release:
         """Returns the release with the best generator, whose statement says of which step that is.
 
-        The step is no secret: it follows from released values and the records that judge, which are
-        public or were paid for.
+        The step is not secret: it follows from released values and the records that judge, which
+        are public or were paid for.
 
         Args:
             last: The release with the last generator; it is returned where there is no better one.
@@ -266,7 +266,7 @@ SCHEDULE = networks.Schedule("watch", epochs=1, min_steps=200, mlp_times=1)
 """Short: a training on 2,000 records must not slow the run down noticeably."""
 COLUMNS = 8
 GRIDS = 20
-"""Sample grids of a run that TensorBoard gets where no evaluations are asked for."""
+"""Sample grids of a run that TensorBoard gets where no evaluations are requested."""
 
 GLANCES, FEWEST = 5, 20
 """How often cheap measures are taken by default, and the fewest steps of a run that has them."""
@@ -347,7 +347,7 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
 
 
 def judge(release: Release, public: Rows | None) -> dict[str, float]:
-    """Judges a release by its samples, whose seeds are fixed: steps differ by the generator alone.
+    """Judges a release by its samples, whose seeds are fixed: steps differ only in the generator.
 
     Args:
         release: A generator or a classifier.
@@ -356,8 +356,8 @@ def judge(release: Release, public: Rows | None) -> dict[str, float]:
     Returns:
         `synthetic_accuracy`: of an MLP that is trained on synthetic records and tested on other
         synthetic ones, high where classes differ; `spread`: see there, near 0 where a class has
-        collapsed; `public_accuracy`: of the same MLP on `public` records. Of a classifier the last
-        alone, of itself, where there are public records.
+        collapsed; `public_accuracy`: of the same MLP on `public` records. For a classifier only the
+        last one, of itself, where there are public records.
     """
     if release.classifies:
         return {} if public is None else {

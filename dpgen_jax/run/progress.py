@@ -280,8 +280,8 @@ def reason(error: Exception) -> str:
 class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
-    The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate. `Waiting` says that it still runs.
+    The first block is compiled, so its time does not predict that of the others: until it is there
+    no time is estimated, and it enters no estimate. `Waiting` shows that it still runs.
     """
 
     def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
@@ -289,7 +289,7 @@ class Bar:
         """Begins a bar.
 
         Args:
-            total: The steps at its end; None: nobody can tell, as the answers decide.
+            total: The steps at its end; None: not known, as the answers decide.
             start: The steps at its beginning.
             unit: The name of a step.
             shown: Whether anything is shown.
@@ -303,7 +303,7 @@ class Bar:
                          if shown and (total is None or start < total) else None)
 
     def advance(self, steps: int, shown: Json) -> None:
-        """Moves the bar by some steps, and shows values by name beside it."""
+        """Moves the bar by some steps, and shows values by name next to it."""
         self._n += steps
         if self._waiting is None:
             return
@@ -354,6 +354,6 @@ def clock() -> Callable[[], float]:
 def public_seconds(seconds: float) -> float:
     """Returns seconds to a tenth, as files that may be shared hold times.
 
-    Finer digits help nobody who watches a run, and could tell of the records that were computed on.
+    Finer digits do not help to watch a run, and could depend on the records that were computed on.
     """
     return round(seconds, 1)

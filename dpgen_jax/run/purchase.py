@@ -119,7 +119,7 @@ def remembered(bought: Events, content: Private[str], out: Path, log: Callable[[
         bought: Its events.
         content: A sealed digest of the data; of an empty text, where it is not known.
         out: The file that is to hold what is bought.
-        log: Tells the data holder alone what was spent on these records before.
+        log: Tells only the data holder what was spent on these records before.
 
     Returns:
         The events, with the name of this purchase.
@@ -438,8 +438,8 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
 
     What is spent is what Gaussian releases lose by it: with mu of the whole budget and mu' of
     (1 - share) of its epsilon, the queries have sqrt(mu^2 - mu'^2). By itself that is more than the
-    share of epsilon, and beside a training it is the share, since Gaussian releases add their
-    squares.
+    share of epsilon; together with a training it is the share, since the squares of Gaussian
+    releases add up.
 
     Args:
         columns: The columns whose kinds are bought.
@@ -469,7 +469,7 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
 
 
 def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
-    """Refuses a purchase that so few records cannot pay off, by public numbers alone.
+    """Refuses a purchase that so few records cannot pay off, by public numbers only.
 
     Args:
         made: The survey.
@@ -484,7 +484,7 @@ def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
 
 
 def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
-    """Returns the error of a purchase that would tell nothing."""
+    """Returns the error of a purchase that would be useless."""
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
         f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "

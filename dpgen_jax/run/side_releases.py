@@ -34,7 +34,7 @@ def purchases(rows: Iterable[Json]) -> Events:
         Their events.
 
     Raises:
-        UserError: Where a row is no event.
+        UserError: Where a row is not an event.
     """
     try:
         return events.from_json([{key: value for key, value in row.items() if key != "records"}

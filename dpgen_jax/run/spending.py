@@ -106,10 +106,10 @@ class Start:
 def _counts(run: Run, promise: Promise) -> bool:
     """Whether a run's promise implies this one.
 
-    What holds for all records of a client holds for each of them. Subjects are told apart by a
+    What holds for all records of a client holds for each of them. Subjects are distinguished by a
     column of the records: one record that changes may change two of them, or their number. What
     holds for one client or subject holds for no other grouping, and for none where clients were
-    simulated; how many rows were kept of one is no part of the promise.
+    simulated; how many rows were kept of one is not part of the promise.
     """
     covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
     same = not promise.subjects or run.subjects == promise.subjects
@@ -254,7 +254,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
         identity: Of the records.
         mechanism: The mechanism, or what is promised by it.
         start: The run.
-        log: Tells the data holder alone, since the line depends on the records.
+        log: Tells only the data holder, since the line depends on the records.
 
     Yields:
         The witnesses of the run that starts meanwhile.

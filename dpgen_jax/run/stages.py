@@ -55,7 +55,7 @@ Drawings = dict[str, Callable[[Path], object]]
 
 
 def write_pictures(files: RunFolder, release: Release, notices: Notices, log: Log) -> None:
-    """Draws a first look at a release, anew in a resumed run.
+    """Draws a first look at a release, again in a resumed run.
 
     It is release/samples.png, a row for each class, or of a table release/samples.csv and
     marginals.png; nothing of a classifier; and curves.png of the public metrics. One that cannot be
@@ -145,7 +145,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
            notices: Notices, log: Callable[[str], None]) -> Release:
     """Writes the release, then the last checkpoint by `keep`, then the pictures.
 
-    What fails after the release costs itself alone, and a line.
+    A failure after the release loses only what failed, and is logged.
 
     Args:
         files: The run.
@@ -239,7 +239,7 @@ def _release(files: RunFolder, release: Release, post_steps: int) -> None:
 
 
 def _save(files: RunFolder, release: Release, post_steps: int) -> None:
-    """Writes the release, and which one it is, by which an audit knows it from another."""
+    """Writes the release, and which one it is, by which an audit recognises it."""
     release.save(files.release)
     digest = contents.described(files.release / "config.json")["generator_sha256"]
     stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
@@ -248,7 +248,7 @@ def _save(files: RunFolder, release: Release, post_steps: int) -> None:
 
 
 def leave_where_seconds_count(training: Training, state: State) -> None:
-    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so.
+    """Ends a run that SIGTERM stopped, with only a checkpoint, where the user wants it so.
 
     Args:
         training: The training that was stopped.
@@ -372,7 +372,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         log: Prints a line of the run.
 
     Returns:
-        The records of each unit, and what was bought beside the steps.
+        The records of each unit, and what was bought in addition to the steps.
 
     Raises:
         UserError: For class counts on the disk that this ledger never paid for.

@@ -76,7 +76,7 @@ class Purchase:
         content: A digest of the data, for the journal; sealed.
         total: The value of --total-epsilon, or None.
         typed: The words of the command, the method first.
-        paid: Events of purchases that the run will charge beside it.
+        paid: Events of purchases that the run will charge in addition.
     """
 
     root: Path
@@ -106,7 +106,7 @@ class Answer:
 
     Attributes:
         flags: Flags that declare it.
-        line: What a terminal says of it.
+        line: The line on it for a terminal.
         bought: The purchases that no schema holds, as `Dataset.bought` has them.
         files: Further files of the run folder, by name.
     """
@@ -244,7 +244,7 @@ class Names:
 
     Attributes:
         names: The names, of which there may be none.
-        line: What a terminal says of them.
+        line: The line on them for a terminal.
     """
 
     names: tuple[str, ...]
@@ -266,7 +266,7 @@ class Names:
 
 
 def refuse_useless_names(n: int, epsilon: float, delta: float) -> None:
-    """Refuses a purchase that so few images cannot pay off, by public numbers alone.
+    """Refuses a purchase that so few images cannot pay off, by public numbers only.
 
     Args:
         n: The number of all images.
@@ -367,7 +367,7 @@ def with_kind(words: Sequence[str]) -> Reading:
 
 
 def undeclared_folder(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
-    """Adds what the flags do not say of an image folder: channels, size, and names of classes.
+    """Adds what the flags do not state of an image folder: channels, size, and names of classes.
 
     Nothing is added where nothing is promised, or where the user accepts what is read from the
     records: then the loader reads all of it. A resumed run takes what it had.
@@ -502,7 +502,7 @@ DRAFTED = ("every column is in --schema {}; the entries that its read_from_data 
 
 
 def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
-    """Declares what the flags do not say of a CSV file.
+    """Declares what the flags do not state of a CSV file.
 
     Args:
         reading: The reading.
@@ -514,7 +514,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
         The reading, with the flag of a whole schema.
 
     Raises:
-        UserError: The header does not fit the flags, or the purchase would tell nothing; said
+        UserError: The header does not fit the flags, or the purchase would be useless; raised
             before anything is spent.
     """
     path = locate(reading.place.partition(":")[2])
@@ -529,7 +529,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
     names = parsing.csv_header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
-        return _with_declared(reading, args, partial)  # `schema.read` says what is wrong with it
+        return _with_declared(reading, args, partial)  # `schema.read` raises what is wrong with it
     for name in columns:
         if name not in names:
             raise UserError(f"{path}: column {name!r} is missing{nearest(name, names)}; "

@@ -27,7 +27,7 @@ MOST = 2**30
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PICTURE_CHUNKS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"pHYs", b"tRNS", b"gAMA", b"sRGB", b"cHRM",
                   b"sBIT", b"bKGD"}
-"""PNG chunks that hold numbers alone"""
+"""PNG chunks that hold only numbers"""
 
 
 def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -37,7 +37,7 @@ def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
         path: The file.
 
     Raises:
-        UserError: It is no regular file.
+        UserError: It is not a regular file.
     """
     yield from _inside(path.name, files.read_bytes(path, MOST))
 

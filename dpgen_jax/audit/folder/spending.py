@@ -293,7 +293,7 @@ def listed(folder: Folder) -> Events:
 
 
 def covered(folder: Folder, findings: Findings) -> None:
-    """Compares the number of records that the statement says purchases covered with theirs.
+    """Compares the number of records that purchases covered, by the statement, with theirs.
 
     Args:
         folder: The folder of a run, whose version is this one.
@@ -348,11 +348,11 @@ def _named_purchase(charged: Events) -> str:
 
 ONCE = "no bits of noise or of secret draws were used twice"
 MOST_ROWS = 12
-"""Rows of metrics whose epsilon is computed anew, about, where that takes long"""
+"""The approximate number of rows of metrics whose epsilon is recomputed, where that is slow."""
 
 
 def against_releases(folder: Folder, findings: Findings) -> None:
-    """Compares what is charged with what metrics, votes and checkpoints know was released.
+    """Compares the charges with the releases that metrics, votes and checkpoints record.
 
     Args:
         folder: The folder.

@@ -477,7 +477,7 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
     """Loads Places365-Standard (Zhou et al. 2017), RGB; val is the held-out part.
 
     It has two layouts: train/CATEGORY/*.jpg and val/CATEGORY/*.jpg, or the lists
-    categories_places365.txt, places365_train_standard.txt and places365_val.txt beside data_256/
+    categories_places365.txt, places365_train_standard.txt and places365_val.txt next to data_256/
     and val_256/ (or data_256_standard/, data_large/, ...), in whose order the records then are.
 
     Args:

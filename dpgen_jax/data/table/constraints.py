@@ -328,7 +328,7 @@ def constrained_columns(spec: TableSpec) -> frozenset[str]:
 
 
 def determined_names(spec: TableSpec) -> tuple[str, ...]:
-    """Returns the names of the columns that are functions of others, by equations alone.
+    """Returns the names of the columns that are functions of others, by equations only.
 
     A sum without nulls and special values is one, and so is a category where each value of another
     column, or of the label, implies one value of it. A definition reads no column that is defined
@@ -428,7 +428,7 @@ class Finished:
         mended: How many rows broke each constraint as they were drawn, once columns that are
             functions of others were computed.
         replaced: How many rows could not be mended, and are copies of others of their class.
-        before: How many rows, beside these, the numbers are of.
+        before: How many further rows the numbers include.
     """
 
     codes: np.ndarray
@@ -458,7 +458,7 @@ class Finished:
 def finished(spec: TableSpec, encoded: np.ndarray, y: np.ndarray) -> Finished:
     """Decodes rows that a method drew, and mends those that break a constraint.
 
-    Labels are never changed. A row depends on itself alone, unless it cannot be mended.
+    Labels are never changed. A row depends on itself only, unless it cannot be mended.
 
     Args:
         spec: The schema.

@@ -114,7 +114,7 @@ def ordered(texts: Iterable[str]) -> list[str]:
 def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
     """Returns the kind and bounds of a column of numbers.
 
-    Whole numbers that an integer column cannot tell apart are continuous.
+    Whole numbers that an integer column cannot distinguish are continuous.
 
     Args:
         low: The least value.
@@ -349,7 +349,7 @@ def _typed(name: str, made: Json, dtype: str) -> Json:
 
 
 def render(document: Json, source: str, remark: str = "") -> str:
-    """Writes a schema as YAML, with a comment beside each entry that comes from the records.
+    """Writes a schema as YAML, with a comment next to each entry that comes from the records.
 
     Args:
         document: The schema.

@@ -160,8 +160,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         is_draft: Whether a schema is drafted of it, of which not all columns are known.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name; values have lost the difference
-            between them; without a schema, times of a zone.
+        UserError: It is not a frame, or has two columns of one name; values have lost the
+            difference between them; without a schema, times of a zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
@@ -186,7 +186,7 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
-        exact = np.inf  # measured values, whose last digits tell nothing apart
+        exact = np.inf  # measured values: their last digits do not matter
     read, texts = forms.python_reader(column, exact), []
     try:
         for value in values:
@@ -242,7 +242,7 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
         spec: The schema.
         codes: float64 [n, columns].
         y: Classes int [n].
-        first: How many rows of the table were made before, which identifiers tell apart.
+        first: How many rows of the table were made before, so that identifiers differ.
 
     Raises:
         UserError: pandas is not installed, or a pattern has too few identifiers.
@@ -283,7 +283,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
         The document of the schema.
 
     Raises:
-        UserError: It is no frame, or naming the column at fault.
+        UserError: It is not a frame, or naming the column at fault.
     """
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")

@@ -34,7 +34,7 @@ class Shape:
     Attributes:
         example: A number of this shape, and of none before it.
         form: What all numbers of this shape match.
-        entries: What a schema says of a column of them.
+        entries: The entries of a schema for a column of them.
     """
 
     example: str
@@ -91,7 +91,7 @@ def places_of_marks(text: str) -> tuple[int, int] | None:
         text: A cell.
 
     Returns:
-        None of a text that is no number of such a unit and shape.
+        None for a text that is not a number of such a unit and shape.
     """
     match = _CELL.fullmatch(text.translate(_SPACES))
     if match is None or (match[1] and match[3]) or (match[2] and match[5]):
@@ -120,7 +120,7 @@ class Reading:
 
     Attributes:
         family: Readings of one family may read each other's cells.
-        entries: What a schema says of a column that is read so.
+        entries: The entries of a schema for a column that is read so.
         example: A cell that is counted for it.
     """
 

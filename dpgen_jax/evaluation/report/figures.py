@@ -225,7 +225,7 @@ def utility_bars(metrics: Json) -> Figure | None:
 
 
 def attacks(membership: Json) -> Figure | None:
-    """Draw what membership attacks reached, beside what the guarantee allows and chance.
+    """Draw what membership attacks reached, with what the guarantee allows, and chance.
 
     Args:
       membership: The part `membership` of metrics.json.
@@ -302,7 +302,7 @@ def scatter(points: Sequence[Point]) -> Figure | None:
 MAX_PANELS = 30
 """The most columns whose histograms are drawn."""
 MAX_PAIRED, MAX_NAMES = 60, 24
-"""The most columns whose pairs are drawn, and the most whose names are written beside them."""
+"""The most columns whose pairs are drawn, and the most whose names are written next to them."""
 
 
 def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure:

@@ -298,7 +298,7 @@ def page(report: Report) -> str:
 
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
-"""Fields of config.json on the software that ran, not on what the user asked for."""
+"""Fields of config.json on the software that ran, not on the user's request."""
 HIDDEN = ("typed",)
 """Fields of config.json that the report leaves out: paths of this machine."""
 
@@ -426,7 +426,7 @@ def pooled(name: str, runs: Sequence[Entry]) -> Entry:
 
 
 def compare(runs: Sequence[Entry | tuple]) -> str:
-    """Render the page; best values are marked among the runs of `comparable` alone.
+    """Render the page; best values are marked among the runs of `comparable` only.
 
     Args:
       runs: Two or more `Entry`s.
@@ -565,7 +565,7 @@ def _best(path: str, scores: Sequence[Json | None], fair: Sequence[int]) -> list
 def _sign(path: str) -> int:
     """Return 1 where more is better, -1 where less is, 0 where neither.
 
-    It is 0 also of scores that are not the generator's: of real records alone, or of an attack,
+    It is 0 also of scores that are not the generator's: of real records only, or of an attack,
     which proves nothing by failing.
     """
     name = path.split(".")[-1]

@@ -282,7 +282,7 @@ def label_shares(metrics: Json) -> Table | None:
 
 
 def count_tables(metrics: Json, records: int | None) -> Table | None:
-    """Return the list of the noisy tables that were asked for; None where there is none.
+    """Return the list of the noisy tables that were queried; None where there is none.
 
     Args:
       metrics: The content of metrics.json.

@@ -138,7 +138,7 @@ def _shares(metrics: Mapping[str, Any]) -> str:
     if not wrong:
         return "class shares are right" if shares else ""
     wrong.sort(key=lambda share: -abs(share["synthetic"] - share["real"]))
-    if len(shares) == 2:  # one of them says all
+    if len(shares) == 2:  # one of them determines both
         wrong = [min(wrong, key=lambda share: share["real"])]
     named = ", ".join(f"{share['class']} is {percent(share['synthetic'])} of synthetic rows and "
                       f"{percent(share['real'])} of real ones" for share in wrong[:NAMED])

@@ -179,7 +179,7 @@ FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.0057395
 
 
 def _plain(function: Operation) -> Operation:
-    """An operation of arrays alone, which keeps the type of the first."""
+    """An operation of arrays only, which keeps the type of the first."""
     return lambda p, x, *others: np.asarray(function(x, *others)).astype(x.dtype)
 
 
