@@ -114,7 +114,7 @@ JUDGE_PREFIX = "release:"
 NAMED_JUDGES = "release that judges: "
 """The start of the names of the events of the run whose release judges."""
 JUDGE_SAMPLES = 2000
-"""Samples of an earlier release to test on."""
+"""The most records to test on."""
 JUDGE_SEED = 7
 """The seed of the samples of a release."""
 SAME = 0.5
@@ -233,9 +233,9 @@ def judge_rows(options: MonitorOptions, spec: Spec) -> Rows | None:
 def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> Dataset:
     """Returns the data set, marked `uncovered` if its own records would judge the run.
 
-    Their scores of a generator, and which one is kept, would be published, and no epsilon covers
-    it. They are its own if they are read from the same files, or if most are the same; a few may be
-    so by chance, as empty images are.
+    The scores of a generator by these records, and which generator is kept, would be published, and
+    no epsilon covers that. The records that judge are its own if they are read from the same files,
+    or if most of them are the same; a few may be the same by chance, as empty images are.
 
     Args:
         options: What the user wants to see.
