@@ -1,25 +1,25 @@
 """Attacks on one mechanism: its sensitivity, its releases, and what errors of guesses certify.
 
-Bounds that counts of errors certify: those of Clopper and Pearson, from draws on both sides.
+An attack makes many releases of two neighbouring sums and reduces each release to a score. A
+threshold on the score guesses which of the two sums was released. The errors of the guesses certify
+a lower bound on the privacy loss.
 
-Each function takes scores of releases of two neighbouring sums, the last axis counts releases, and
-axes before it are independent repetitions. The first quarter of the releases chooses a threshold,
-all others are judged by it: a threshold that is chosen on the draws it is judged by would be lucky.
-
-Many releases of two sums through the one door that a run has, and what tells them apart.
-
-Each release is made by `aggregation.mechanism.release`, in a compiled loop as that of a run, of
+Releases: each is made by `aggregation.mechanism.release`, as in a run: in a compiled loop, with
 fresh bits of the operating system. Only a few numbers of each are kept, so a sum may have millions
 of entries.
 
-Many trials in one release: units whose messages move entries that no other of them moves.
+Trials: a release of a sum of a million entries is slow, and one message moves only a few of them.
+So many units are put into one sum, each of which moves entries that no other one moves. All of them
+send the first of two messages, or all of them the second, and each unit is judged by its own
+entries only. The release of these entries has the law that it has where one unit changes and no
+other, so every unit is a trial of the claim for one unit. Trials are independent where the noise of
+different entries is. An alarm needs no more than that, since the noise that is charged has
+independent entries.
 
-A sum of a million entries of which one message moves a few is slow to release, and says little. So
-many units take one of two messages each, all the first or all the second one, and each is judged
-by its own entries alone. What is released of these entries has the law that it has where one unit
-changes and no other, so every unit is a trial of the claim for one unit. Trials are independent
-where the noise of different entries is; an alarm needs no more than that, since the noise that is
-charged has independent entries.
+Bounds: those of Clopper and Pearson, from draws of both sums. Each function takes scores of
+releases of two neighbouring sums; the last axis counts releases, and axes before it are independent
+repetitions. The first quarter of the releases chooses a threshold, and the others are judged by it:
+on the draws that chose it, a threshold looks better than it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from dpgen_jax.core.types import Array, Private
 
 TAIL = np.logspace(-6, -1.7, 30)
 LEVELS = np.concatenate([TAIL, np.linspace(0.03, 0.97, 81), 1 - TAIL])
-"""the quantiles of the scores that are tried as thresholds"""
+"""Quantiles of the scores that are tried as thresholds."""
 Value = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From rates of false positives and of false negatives to what they certify."""
 
@@ -74,7 +74,7 @@ def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
 
     Args:
         hits: int [...], how often it happened.
-        n: Among how many.
+        n: The number of trials.
         alpha: The chance that the bound does not hold.
     """
     hits = np.asarray(hits)
@@ -87,7 +87,7 @@ def training_part(n: int) -> int:
 
 
 def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: Value) -> float:
-    """Returns about what the best test of a trade-off curve certifies with so many releases.
+    """Returns approximately what the best test of a trade-off curve certifies with n releases.
 
     Args:
         curve: Points of the curve, "false_positives" and "false_negatives".
@@ -116,7 +116,7 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Ra
     tried = np.moveaxis(np.quantile(pooled, LEVELS, axis=-1), 0, -1)
 
     def pessimist(hits: np.ndarray) -> np.ndarray:
-        # Of many thresholds in the tails some were lucky on the part that chooses.
+        # Of many thresholds in the tails, some look good by chance on the part that chooses.
         share = np.minimum((hits + np.sqrt(hits + 1) + 1) / first, 1)
         return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
 
@@ -234,7 +234,7 @@ def answer_features(mechanism: ConfidentGNMax) -> Features:
 
 
 def features_of(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns the features that tell the releases of two sums int32 [2, B, D] apart."""
+    """Returns the features that separate the releases of two sums int32 [2, B, D]."""
     if isinstance(mechanism, ConfidentGNMax):
         return answer_features(mechanism)
     return linear_features(mechanism, totals)
@@ -292,7 +292,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
                            and (size * len(made) < 16 or time.monotonic() < until)):
             bits = jax.device_put(source.draw((size, *shape)), device)
             made.append(np.asarray(block(total, bits)))
-            until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+            until = min(until, time.monotonic() + seconds)  # without compilation
         return np.concatenate(made)
 
     with ThreadPoolExecutor(2) as pool:
@@ -322,13 +322,13 @@ def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.
 
 
 MOST_PLACES = 512
-"""trials in one release"""
+"""Trials in one release, at most."""
 AS_FAR = 0.9
-"""of the squared distance of the best pair: a trial's pair has at least that"""
+"""The pair of a trial has at least this share of the squared distance of the best pair."""
 SHARED = 0.1
-"""of a trial's squared distance, at most, in entries that others move too"""
+"""At most this share of a trial's squared distance is in entries that others move too."""
 FRUITLESS = 2
-"""calls for worst cases, one after another, that bring no further trial"""
+"""Consecutive calls for worst cases without a further trial, after which the search ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,7 +337,7 @@ class Trials:
 
     Attributes:
         totals: int32 [2, B, D].
-        entries: int64 [K], of the flattened sum, that one trial alone moves.
+        entries: int64 [K], of the flattened sum, that only one trial moves.
         owner: int64 [K], the trial that moves an entry, below `count`.
         count: T.
         nearest: The smallest squared distance of a trial in its own entries.
@@ -370,16 +370,16 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
         mechanism: A mechanism that releases a noisy sum.
         pair: The best pair. It is the only trial where no worst case of the bound is as far.
         seconds: How long places are looked for.
-        rng: Of the places of trials.
+        rng: Chooses the places of trials.
     """
-    most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could leave int32
+    most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
     fruitless, places, until = 0, _Places(pair), math.inf
     while fruitless < FRUITLESS and len(places.kept) < most and time.monotonic() < until:
         before = len(places.kept)
         for added in call(rng)[1][:most - before]:
             places.offer(added)
-        until = min(until, time.monotonic() + seconds)  # compilation is not looking
+        until = min(until, time.monotonic() + seconds)  # without compilation
         fruitless = 0 if len(places.kept) > before else fruitless + 1
     made = places.trials()
     if not made.count:
@@ -403,7 +403,7 @@ class _Places:
         self._totals = np.zeros((2, pair.added[0].size), np.int64)
 
     def offer(self, added: np.ndarray) -> None:
-        """Keeps what two messages add, int32 [2, B, D], if it is far and has entries of its own."""
+        """Keeps two sums, int32 [2, B, D], if they are far apart and have entries of their own."""
         one, other = added.reshape(2, -1)
         entries = np.flatnonzero(one != other)
         squared = (other[entries].astype(float) - one[entries])**2
@@ -414,7 +414,7 @@ class _Places:
             self.kept.append((entries, squared))
 
     def trials(self) -> Trials:
-        """Returns the trials with the entries that each alone moves, but those with few left."""
+        """Returns the trials with the entries that only they move, except those with few left."""
         entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
         distances: list[float] = []
         for places, squared in self.kept:
@@ -428,9 +428,9 @@ class _Places:
 
 
 ENOUGH, MOST = 2**16, 2**20
-"""trials of each sum, at most: with noise that was lowered, and at a preset's own"""
+"""Trials of each sum, at most: with lowered noise, and with the noise of a preset."""
 FEWEST = 16
-"""releases of each sum, at least, however many trials are in one"""
+"""Releases of each sum, at least, however many trials are in one."""
 SHOWN = 0.05
 """1 - confidence of the bounds that are shown; an alarm needs `ALARM`"""
 
@@ -480,7 +480,7 @@ def totals_of(mechanism: NoisySum, pair: pairs.Pair) -> np.ndarray:
 
 
 def sensitivity(mechanism: Mechanism, pair: pairs.Pair, found: Findings, name: str) -> Finding:
-    """Adds whether any two messages move the sum further than is declared."""
+    """Adds a finding: whether any two messages move the sum further than is declared."""
     declared = mechanism.bound.squared_sensitivity()
     return found.found(
         f"{name}: sensitivity", pair.squared <= declared,
@@ -496,7 +496,7 @@ def tried(mechanism: Mechanism, trials: Trials, seconds: float, most: int) -> Sc
 
 
 def judge(found: Findings, check: str, events: Events, scores: Scores, detail: str) -> None:
-    """Adds what scores certify of the claim of events: mu, and where they are not Gaussian epsilon.
+    """Adds what scores certify about the claim of events: mu, or epsilon if they are not Gaussian.
 
     It fails where the claim is exceeded at a confidence of 1 - `ALARM`.
     """

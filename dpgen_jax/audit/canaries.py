@@ -1,41 +1,44 @@
 """Canaries, which by fair coins send one of two opposite messages, and what guesses certify.
 
-Log likelihood ratios of coins, of a noisy sum to which canaries added one of two messages each.
+One training with many canaries certifies a lower bound on epsilon: an attacker guesses the coins
+from what the training releases, and the bound follows from the number of right guesses.
 
-A ratio is that of the noise that is charged, the other canaries taken at their mean. It decides how
-well coins are guessed, and nothing of what guesses certify, which holds for guesses of any kind.
+Messages. A method with canaries is the method itself, with its own mechanism, loop and ledger; only
+the units that have a canary answer differently. The label of a canary tells which of its two values
+it has, by numbers beyond the classes. So the two values are those of one record that was replaced,
+or left out. Where messages are gradients, each canary has a coordinate of its own, which the
+gradients of all other records leave free. Elsewhere each canary has a code of its own, which
+changes from round to round, and units without a canary are silent. Where only the winners of votes
+are released, units without a canary make ties. The adversary of the definition may choose all other
+records, so the definition allows each of these attacks, and what is certified is certified for the
+mechanism and the loop. Where clients add noise of their own, the adversary is the server, who sees
+what each of them sends: `Server` keeps the entries of a client's message that its canary may set.
 
-A method with canaries is the method itself, its own mechanism, loop and ledger, but for what units
-with a canary answer. Which of the two values a canary has stands in its label, as numbers beyond
-the classes; so the two values are those of one record that was replaced, or left out.
+Guesses. A coin is guessed by its log likelihood ratio, given the noisy sums to which the canaries
+added their messages. The ratio is that of the noise that is charged, with the other canaries taken
+at their mean. It decides how well coins are guessed, but not what guesses certify, which holds for
+guesses of any kind.
 
-Where messages are gradients, each canary has a coordinate of its own, which the gradients of all
-other records leave free. Elsewhere each canary has a code of its own, another in each round, and
-units without one are silent. Where only the winners of votes are released, units without one make
-ties. An adversary of the definition may choose all other records, so all are attacks that it
-allows, and what is certified is certified for the mechanism and the loop.
-
-Where clients add noise of their own, the adversary is the server, who sees what each of them sends:
-`Server` keeps of what a client sent the entries in which its canary speaks.
-
-The epsilon that one training with many canaries certifies.
-
-Each of m canaries takes one of two opposite values by a fair coin of its own, and an attacker
-guesses r of the m coins from what is public, the others it leaves. Let N be how many guesses are
-right. The less private a training is, the more often N is large, and this module bounds the chance
-of N >= v for every training that has a given trade-off curve for a change of any one canary.
+The bound. Each of m canaries takes one of two opposite values by a fair coin of its own. An
+attacker guesses r of the m coins from what is public, and leaves the others. Let N be the number of
+right guesses. The less private a training is, the more often N is large. This module bounds the
+chance of N >= v for every training that has a given trade-off curve for a change of any one canary.
 
 Proof. Fix all coins but the i-th. Let Z be 1 where coin i is guessed right and W where it is
 guessed wrong. The event {N >= c, Z = 1} becomes {N >= c - 1, W = 1} where the coin is turned and
 the guesses stay. Let F(x) be the most that the chance of any event can grow to from x under the
 promise: min_k(e^eps_k x + delta_k, ..) for pairs, Phi(Phi^-1(x) + mu) for mu-GDP. F is concave, so
-averages over all coins and all i obey, for every c,
+averages over all coins and all i satisfy, for every c,
+
     R_c <= F(H_{c-1}),  R_c = E[N; N >= c] / m,  H_c = E[r - N; N >= c] / m.
-Suppose P(N >= v) = tau. Mass above v may be moved down to v: that lowers R_c and raises H_c for
-c <= v, and breaks nothing. So R_v = tau v / m and H_v = tau (r - v) / m. With P(N = n) = p_n,
-H_n - H_{n+1} = p_n (r - n) / m and R_n - R_{n+1} = p_n n / m; therefore, with w_n = n / (r - n),
-which grows with n,
+
+Suppose P(N >= v) = tau. Mass above v may be moved down to v: this lowers R_c and raises H_c for c
+<= v, so that all inequalities still hold. So R_v = tau v / m and H_v = tau (r - v) / m. With P(N =
+n) = p_n, H_n - H_{n+1} = p_n (r - n) / m and R_n - R_{n+1} = p_n n / m; therefore, with w_n = n /
+(r - n), which grows with n,
+
     R_c = R_v - w_{v-1} H_v + w_c H_c + sum_{c<n<v} (w_n - w_{n-1}) H_n
+
 grows with every H_n. By induction downwards, `least` below, with H_{c-1} = max(H_c, F^-1(R_c)), is
 the least that R and H can be. In the end R_0 + H_0 = r / m: where the least is more, P(N >= v) is
 below tau.
@@ -130,7 +133,7 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
 
 
 def laplace_ratio(noise: DiscreteLaplace) -> Ratio:
-    """Returns the ratio under Laplace noise: of each entry the one of its two laws."""
+    """Returns the ratio under Laplace noise: for each entry, the ratio of its two laws."""
     return lambda left, tails, heads: jnp.sum(
         jnp.abs(left - tails) - jnp.abs(left - heads)) / noise.scale
 
@@ -180,7 +183,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Server(LocalMechanism):
-    """Clients as a server sees them who looks at one client in each entry: it knows who sent what.
+    """The view of a server that looks at one client in each entry and knows who sent what.
 
     Guarantee:
         That of `LocalMechanism`, of which this is post-processing, message by message: what is kept
@@ -191,12 +194,12 @@ class Server(LocalMechanism):
     """
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns what the client sent, in the entries where it has something to say."""
+        """Returns what the client sent, in the entries that its canary may set."""
         return super().contribution(key, message, private_input) * (message != 0)
 
 
 def seen(mechanism: NoisySum | ConfidentGNMax) -> Mechanism:
-    """Returns the mechanism with all that it releases in sight, before any of it is decoded."""
+    """Returns the mechanism with all of its releases visible, before they are decoded."""
     if isinstance(mechanism, ConfidentGNMax):
         return mechanism
     if isinstance(mechanism, LocalMechanism):
@@ -247,7 +250,7 @@ class Canaries:
         return min(1.0, schedule.expected_answers(n) * schedule.n_cohorts / n)
 
     def pair(self, i: Array, step: Array) -> Array:
-        """Returns what canary i says in a round, for tails and for heads: float32 [2, B, M]."""
+        """Returns the messages of canary i for tails and for heads: float32 [2, B, M]."""
         bound = self.mechanism.bound
         if self.spikes:
             place = jnp.arange(self.shape[1]) == jnp.asarray(self.places)[i]
@@ -285,10 +288,10 @@ class Canaries:
         return Records(records.x, jnp.where(records.y >= self.classes, 0, records.y))
 
     def labels(self, usual: np.ndarray, coins: np.ndarray) -> np.ndarray:
-        """Returns labels, one of each unit, that tell what it has to say: int32 [U].
+        """Returns labels that decide the message of each unit: int32 [U].
 
         Args:
-            usual: int32 [U], the labels of records that are no canaries.
+            usual: int32 [U], the labels of records that are not canaries.
             coins: int [N].
         """
         n, y = len(self.units), usual.copy()
@@ -301,8 +304,8 @@ class Canaries:
         """Returns the log likelihood ratios [N] of heads that one release adds.
 
         Args:
-            noised: float32 [B, D], a noisy sum; of votes of which the winners alone are released
-                float32 [B, k], and then the ratios are right but for a factor.
+            noised: float32 [B, D], a noisy sum; where only the winners of votes are released
+                float32 [B, k], and then the ratios are right up to a factor.
             step: Of the round.
         """
         mechanism, n = self.mechanism, len(self.units)
@@ -321,14 +324,14 @@ class Canaries:
         return jnp.where(queried, ratios, 0)
 
     def watched(self) -> Method:
-        """Returns the method with canaries, whose public state tells how likely each coin is."""
+        """Returns the method with canaries, whose public state has the likelihood of each coin."""
         phases = tuple(
             dataclasses.replace(self, method=phase, shape=shape, shapes=())._watched()
             for phase, shape in zip(self.method.phases, self.shapes, strict=True))
         return dataclasses.replace(self._watched(), phases=phases)
 
     def _watched(self) -> Method:
-        """Returns one phase of it."""
+        """Returns one phase of the watched method."""
         method, mechanism = self.method, self.mechanism
         answers = mechanism.schedule.expected_answers(mechanism.n_units)
 
@@ -390,7 +393,7 @@ def most(method: Method, shapes: Sequence[tuple[int, int]]) -> int:
 Shrink = Callable[[float], float]
 """F^-1: from the chance of an event to the least that it can be on a neighbour."""
 ROUNDING = 1 + 1e-9
-"""by which a sum must exceed what is possible, for the arithmetic of floats"""
+"""By this much a sum must exceed what is possible, because floats are rounded."""
 
 
 def gaussian(mu: float) -> Shrink:
@@ -465,16 +468,16 @@ def certified_epsilon(canaries: int, guesses: int, right: int, delta: float, alp
 
 
 SIMULATED = 20_000
-"""coins of the simulation of a schedule with secret draws"""
+"""Coins in the simulation of a schedule with secret draws."""
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
-"""of the canaries, that may be guessed; the one that should certify most is chosen beforehand"""
+"""Shares of the canaries that may be guessed; the best one is chosen before the training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Law:
     """The guesses that the mechanism, as charged, allows to the best attack.
 
-    It is computed from the events alone, before the training.
+    It is computed from the events only, before the training.
 
     Attributes:
         ratios: float [K], simulated log likelihood ratios, positive where the guess is right.
@@ -560,7 +563,7 @@ def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarra
 
 
 class Guesses(NamedTuple):
-    """The coins of canaries, and what a training told of them.
+    """The coins of canaries, and the evidence on them in the releases of a training.
 
     Attributes:
         coins: int [N].

@@ -23,7 +23,7 @@ from dpgen_jax.version import __version__
 FAILED, UNDECIDED = 5, 6
 """exit codes: a check fails; or none fails, and one could not be made"""
 ALARM = 1e-6
-"""The chance of a false alarm, at most, that a check which says "fails" may have."""
+"""The largest chance of a false alarm that a check which reports "fails" may have."""
 
 Log = Callable[[str], None]
 """Prints a line of an audit."""
@@ -142,7 +142,7 @@ class Findings:
         self.made: list[Finding] = []
 
     def add(self, check: str, verdict: Verdict, detail: str = "", **numbers: Any) -> Finding:
-        """Adds a finding; it took the time since the one before, unless `seconds` says another.
+        """Adds a finding; its time is that since the previous one, unless `seconds` is given.
 
         Args:
             check: What was checked, in a few words.

@@ -38,7 +38,7 @@ NoisySum = SumMechanism | LocalMechanism
 
 
 def attackable(mechanism: Mechanism) -> NoisySum | ConfidentGNMax:
-    """Returns the mechanism, as one of the types that attacks know.
+    """Returns the mechanism, as one of the types that can be attacked.
 
     Raises:
         UserError: It is of another type.
@@ -88,7 +88,7 @@ def gaussian_noise(noise: Noise, sigma: float) -> RoundedGaussian:
 
 
 def tests(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
-    """Returns Confident-GNMax whose tests alone have about this mu in a round."""
+    """Returns Confident-GNMax whose tests by themselves have about this mu in a round."""
     return dataclasses.replace(mechanism, test_noise=gaussian_noise(
         mechanism.test_noise, math.sqrt(mechanism.queries) / mu))
 
@@ -107,7 +107,7 @@ def answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
 def drawn(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
-    Messages have a column for each unit: further ones are noise that tells nothing, and cost time.
+    Messages have a column for each unit: further ones are noise of no use, and cost time.
 
     Args:
         mechanism: One whose schedule draws units in secret, and whose bound clips rows.

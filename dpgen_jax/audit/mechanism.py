@@ -1,12 +1,11 @@
 """The audit of a mechanism: neighbouring sums, the law of its noise, and its secret draws.
 
-The law of the noise that a mechanism draws, against the law that it is charged for.
+The mechanism is the object that a run would build, and releases are made by the same function as in
+a run. Its declared sensitivity, its releases, its secret draws and its noise are attacked.
 
-Noise is drawn through the mechanism itself, of fresh bits, on sums of zeros. Each test has a chance
-of at most `findings.ALARM` to fail where all is well.
-
-The mechanism is the object that a run would build, and releases go through the door that a run
-has. What is attacked is its declared sensitivity, its releases, its secret draws and its noise.
+The law of the noise is compared with the law that is charged: noise is drawn through the mechanism
+itself, with fresh bits, on sums of zeros. Where all is well, each of these tests fails with a
+chance of at most `findings.ALARM`.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Target:
 
     @property
     def budget(self) -> Budget:
-        """The promise, of which the preset says what class counts may take."""
+        """The promise, of which the preset decides what class counts may take."""
         return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
 
 
@@ -113,7 +112,7 @@ def noise_maker(mechanism: Mechanism) -> tuple[Callable[[Array], Array], tuple[i
 
 @dataclasses.dataclass(frozen=True)
 class _Silent:
-    """A bound that makes nothing of any message, for clients that send noise alone."""
+    """A bound that ignores all messages, for clients that send noise only."""
 
     shape: tuple[int, int]
     unit: ClassVar[Unit] = Unit.CLIENT
@@ -154,7 +153,7 @@ def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
         device = devices[len(rows) % len(devices)]
         rows.append(np.asarray(compiled(jax.device_put(bits, device))).reshape(at_once, -1).astype(
             np.int64))
-        until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+        until = min(until, time.monotonic() + seconds)  # without compilation
     return np.concatenate(rows), repeats
 
 
@@ -177,7 +176,7 @@ def chi_square(values: np.ndarray, law: Law) -> tuple[float, float]:
 
 
 def tail_p(values: np.ndarray, law: Law) -> tuple[float, str]:
-    """Returns the smallest p-value of the counts of far draws, times how many, and in words."""
+    """Returns the smallest p-value of the counts of far draws, times their number, and in words."""
     magnitudes, worst, words = np.abs(values), 1.0, []
     levels = [10.0**-i for i in range(2, 8) if 10.0**-i * len(values) >= 10]
     for level in levels:
@@ -203,7 +202,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 
 
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
-    """Adds whether noise has the law that is charged, and is independent.
+    """Adds findings: whether noise has the law that is charged, and is independent.
 
     Args:
         mechanism: The mechanism, with the noise of its preset.
@@ -262,7 +261,7 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
 
     Args:
         mechanism: One whose schedule draws units in secret.
-        messages: float32 [U, B, M]; unit i moves column i alone.
+        messages: float32 [U, B, M]; unit i moves column i only.
         seconds: How long.
         most: Transcripts of the rounds of all units, at most.
 
@@ -286,16 +285,16 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
         cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
         inputs = np.asarray(mechanism.private_inputs(OsBits(), cohorts, 0), np.int32)
         made.append(np.asarray(block(inputs, OsBits().draw((n, *mechanism.bits_shape)))))
-        until = min(until, time.monotonic() + seconds)  # compilation is not drawing
+        until = min(until, time.monotonic() + seconds)  # without compilation
     return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
 def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
 
-    Each unit says one of two opposite things in a column of its own. Where units are drawn
-    independently of each other each is a trial; else the first one is the only trial, and the
-    others say nothing.
+    Each unit sends one of two opposite messages in a column of its own. Where units are drawn
+    independently of each other, each is a trial; else the first one is the only trial, and the
+    others send nothing.
 
     Args:
         mechanism: One whose schedule draws units in secret.
@@ -329,11 +328,11 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
 
 
 def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
-    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i alone.
+    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i only.
 
     Args:
         mechanism: One whose bound clips rows; its messages have a column for each unit.
-        units: How many units say something.
+        units: How many units send something.
     """
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
@@ -345,7 +344,7 @@ def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
 
 def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
                 ) -> None:
-    """Adds whether units are drawn as often as is charged, and each as often as any other."""
+    """Adds findings: whether units are drawn as often as is charged, and all equally often."""
     schedule, units = lowered.secret(mechanism), mechanism.n_units
     counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
     while not rounds or time.monotonic() < until:

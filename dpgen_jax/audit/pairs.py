@@ -1,6 +1,6 @@
 """Two messages of one unit that move a sum as far as they can: the start of an attack.
 
-`opposites` knows the worst case of each bound, and `search` goes on from there at random, so that a
+`opposites` has the worst case of each bound, and `search` goes on from there at random, so that a
 declared sensitivity is attacked and not assumed.
 """
 

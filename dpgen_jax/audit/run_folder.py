@@ -1,7 +1,7 @@
-"""The audit of a run folder: whether everything that it says of itself is so.
+"""The audit of a run folder: whether everything that it states is true.
 
-It reads and changes nothing. Of a release alone it checks what that says of itself, and names what
-only the run folder can tell.
+It reads and changes nothing. Of a release without its run it checks what the release states, and
+names what can be checked only with the run folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMITS = (
 
 def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
               seconds: float = 0.0) -> Report:
-    """Checks a run folder, finished, stopped or running, or a release alone.
+    """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
         root: The folder.
@@ -47,7 +47,7 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
         does not pass: that is a check that cannot be made.
 
     Raises:
-        UserError: A folder that is no run, or data that cannot be read.
+        UserError: A folder that is not a run, or data that cannot be read.
     """
     folder, findings, limits = reading.opened(root), Findings(log), list(LIMITS)
     broken = reading.attempt(lambda: folder.config)

@@ -1,19 +1,19 @@
 """The audit of a training in one run, by all that is released and by samples only.
 
-The audit of a training by its samples alone: canaries, and an attacker who sees what they made.
+Records with canaries are trained on: each canary is a record, or all records of a client, that
+takes one of two values by a fair coin. Both views use the method's own mechanism, compiled loop and
+ledger, and bits of the operating system. `canaries` bounds what the guesses of the coins certify,
+whatever the guesses depend on.
 
-Each canary is a record, or all records of a client, that takes one of two values by a fair coin.
-The run is a whole one, as a user starts it: pretraining, ledger, release. Then the attacks of
-`evaluation.membership` score both values of each canary against samples of the release, by distance
-and by density, and the value that scores higher is guessed. What the guesses certify is bounded by
-`one_run`, whatever they depend on.
+All that is released (`of_dataset`): the release of each round adds to the likelihood of each coin,
+and the coins are guessed at the end.
 
-It certifies far less than the audit that sees every released value: a generator that learns from
-noisy sums hardly ever repeats one record. It looks at what that audit cannot see: records that
-reach the release by any other way, as through pretraining or a copy.
-
-The method's own mechanism, compiled loop, ledger and bits of the operating system are used. What is
-released in each round adds to the likelihood of each coin, and the coins are guessed in the end.
+Samples only (`black_box_of_dataset`): the run is a whole one, as a user starts it, with
+pretraining, ledger and release. Then the attacks of `evaluation.membership` score both values of
+each canary against samples of the release, by distance and by density, and the value with the
+higher score is guessed. This certifies far less than the other view, since a generator that learns
+from noisy sums hardly ever repeats one record. But it covers what the other view cannot see:
+records that reach the release in any other way, such as through pretraining or a copy.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Planted:
         values: Records [2, N, ...] that canaries may be, as the data set has them.
         labels: int [N], their labels, the same for both.
         coins: int [N], which of the two each is.
-        others: bool [n], records of the data set that are no canaries, nor empty.
+        others: bool [n], records of the data set that are neither canaries nor empty.
     """
 
     dataset: Dataset
@@ -81,7 +81,8 @@ class Planted:
 def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> Dataset:
     """Deals records that name no client to as many clients as the configuration has, evenly.
 
-    A run deals them by its secret key, and only who deals them knows whose records to replace.
+    A run deals them by its secret key; the audit deals them itself, to know whose records to
+    replace.
 
     Args:
         dataset: The data set.
@@ -233,7 +234,7 @@ LIMITS = (
 
 
 def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
-    """Trains once on records with canaries, and certifies what their guesses tell.
+    """Trains once on records with canaries, and certifies by the guesses of their coins.
 
     Args:
         target: The method and its promise.
@@ -325,7 +326,7 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: flo
 
 
 def both_views_of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
-    """Attacks two trainings, one by each view: canaries of the one are no use in the other.
+    """Attacks two trainings, one by each view, as each view needs canaries of its own.
 
     Args:
         target: The method and its promise.
@@ -335,7 +336,7 @@ def both_views_of_dataset(target: Target, dataset: Dataset, canaries: int, log: 
         log: Prints a line of the audit.
 
     Returns:
-        The report, whose last line has both numbers beside the claim.
+        The report, whose last line has both numbers and the claim.
 
     Raises:
         UserError: Too many canaries, or a run that cannot be.
@@ -359,7 +360,7 @@ def beside_the_claim(target: Target, white: tuple[Finding, ...], black: tuple[Fi
     Args:
         target: The promise.
         white: Findings where every released value is seen.
-        black: Findings of samples alone.
+        black: Findings of samples only.
     """
     measure = f"epsilon at delta {target.delta:g}"
 

@@ -156,9 +156,9 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             (`schema.NAMES`).
         test_csv: For csv and parquet, the file of the held-out part.
         test_fraction: For a data set without a held-out part, the share of its records that are
-            held out (`held_out.hold_out`); 0 for none.
+            held out (`parts.hold_out`); 0 for none.
         attribute: The label of celeba, `gender` or `hair`; for places365 the classes, with ;
-            between them (`places365.places365`).
+            between them (`photographs.places365`).
         skip_bad: For folder, celeba and places365, files that cannot be used as images are empty
             slots.
         download: For tfds, download and prepare what is not prepared, without a question.
@@ -228,7 +228,7 @@ def content(spec: str) -> str:
 
 
 def _parted(spec: str) -> tuple[str, str, str]:
-    """Returns the kind of a data set, the colon and its place; of a bare path as it lies there."""
+    """Splits a text into kind, colon and place; a bare path gets the kind of what is there."""
     kind, colon, place = spec.partition(":")
     if spec and kind not in SOURCES and (lying := kind_of(spec)):
         return lying, ":", spec

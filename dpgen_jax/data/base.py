@@ -1,9 +1,8 @@
 """The `Dataset`, the checks of images and class names, and the helpers that all loaders share.
 
-Large arrays of files, mapped into memory rather than read.
-
-A page is loaded when it is used, and the system may drop it again: a process that deals a part of
-the records to its units needs memory for these. The file must stay as it is while it is in use.
+Arrays of `LARGE_ARRAY` bytes or more are mapped into memory and not read. A page is loaded when it
+is used, and the system may drop it again: a process that deals a part of the records to its units
+needs memory for that part only. The file must stay as it is while it is in use.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
 
 LARGE_ARRAY = 2**26
-"""Bytes from which an array is mapped: what is smaller is read, and its file may change then."""
+"""Arrays of this many bytes or more are mapped; smaller ones are read, and their files may change
+then."""
 
 
 def require_mapped_memory(what: str, size: float, beside: float = 0) -> None:
-    """Before records are read, of which those from `LARGE` on lie in a file.
+    """Refuses records that need too much memory; large ones (`LARGE_ARRAY`) are in a mapped file.
 
-    A machine has these in memory as it deals them to the units that it has: of several machines
-    each has a share of them.
+    A machine needs memory for the mapped records that it deals to its own units: each of several
+    machines has a share of them.
 
     Args:
         what: What an error calls them.
         size: Their bytes.
-        beside: The bytes of what is in memory meanwhile.
+        beside: The bytes of what else is in memory at that time.
 
     Raises:
         UserError: They need more memory than is allowed.
@@ -117,7 +117,7 @@ class Dataset:
         subjects: Who has which row, where `--unit` names a column; None: each record is its own.
         simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
         options: The kind of data set and the public options by which it was loaded, if it was.
-        content: A private digest of the file or folder, by which a journal knows the records.
+        content: A private digest of the file or folder, by which a journal recognises the records.
     """
 
     name: str
@@ -300,7 +300,7 @@ def locate(path_text: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a name too long, ~nobody
         raise UserError(f"{shown(path_text)} is no path that can be read "
                         f"({getattr(error, 'strerror', None) or error}); mend the path") from error
-    is_set = "DPGEN_DATA" in os.environ  # where it is not, the fallback is nothing a user knows of
+    is_set = "DPGEN_DATA" in os.environ  # else no user knows of the fallback
     also = f" and {shown(fallback.absolute())}" if is_set else ""
     raise UserError(f"{shown(path_text)} not found: looked at {shown(here.absolute())}{also}; mend "
                     "the path, or set DPGEN_DATA to the folder of your data sets")
@@ -358,8 +358,8 @@ def official_classes(data: Dataset, names: Sequence[str]) -> Dataset:
 
     Args:
         data: Images.
-        names: The names; numbers, of which nobody needs to be told, and another number of names
-            than of classes change nothing.
+        names: The names. Names that are plain numbers, and another number of names than of classes,
+            change nothing.
     """
     if len(names) != data.spec.classes or all(name.isdecimal() for name in names):
         return data

@@ -3,7 +3,7 @@
 They are private records, so they lie under DPGEN_CACHE (default ~/.cache/dpgen_jax), closed to
 other users, and never in a run or a release. An entry is a folder `KEY/` of `pixels.npy` and
 `meta.json`; it appears whole, by one rename, or not at all. Entries may be deleted at any time.
-Other records that are read for one process alone lie there in files without a name.
+Other records, read for a single process, are kept there in files without a name.
 """
 
 from __future__ import annotations

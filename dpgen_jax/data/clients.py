@@ -4,28 +4,28 @@ In a real federation nobody deals records out: each client brings its records, a
 of two clients together. A data set names the client of each record, as `npz:` does by an array
 `client_id`. For other data sets clients are simulated, in one of two ways:
 
-  evenly    The run deals the records by its secret partition key (`partition.simulated`). No client
-            exists who could be protected, but each record is: replacing one changes one client's
-            data alone, so that what holds for clients holds for records. (`client_count` checks
-            their number.)
-  `split`   plays the world before a run, as benchmarks do: it looks at labels (Dirichlet), or takes
-            a public seed so that clients can be given a fault (`flipped`). Replacing one record may
-            then change the records of several clients. Runs on it state no guarantee.
+  evenly    The run deals the records by its secret partition key
+            (`private.records.simulated_partition`). No client exists who could be protected, but
+            each record is: replacing one record changes the data of one client only, so that what
+            holds for clients holds for records. (`client_count` checks the number of clients.)
+  `split`   simulates clients before a run, as benchmarks do: it reads labels (Dirichlet), or
+            takes a public seed so that clients can be given a fault (`flipped`). Replacing one
+            record may then change the records of several clients. Runs on it state no guarantee.
 
-Clients chosen by how well a classifier reads their records.
-
-In the debugging task of Augenstein et al. 2020 (ICLR, arXiv 1911.06679, section 6), which GS-WGAN
-repeats (Chen et al. 2020, arXiv 2006.08265, appendix C.2), one generator is trained over the
-clients whose records a classifier reads well and one over those whose records it reads badly. That
-is a choice by private records. Whether it costs something depends on the classifier:
+Clients can also be chosen by how well a classifier reads their records. In the debugging task of
+Augenstein et al. 2020 (ICLR, arXiv 1911.06679, section 6), which GS-WGAN repeats (Chen et al. 2020,
+arXiv 2006.08265, appendix C.2), one generator is trained on the clients whose records a classifier
+reads well, and one on those whose records it reads badly. The choice depends on private records.
+Whether it costs privacy depends on the classifier:
 
   trained on the clients' records    `left_out`: which clients take part, and how many, is then a
                                      function of all records, which no epsilon covers. The data set
                                      names it in `uncovered`, and a release says "not covered".
   public, or released under          `emptied`: whether a client takes part is a function of its own
-  differential privacy               records, and one that does not keeps its place as a client
-                                     without records, who cannot be told from the others. This
-                                     costs nothing; what the classifier cost is charged again.
+  differential privacy               records. One that does not take part keeps its place as a
+                                     client without records, who cannot be distinguished from the
+                                     others. This costs nothing more; the cost of the classifier
+                                     itself is charged again.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def accuracies(data: Dataset, classifier: Classifier) -> np.ndarray:
 
 
 def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
-    """Leaves out clients, by whatever private records said.
+    """Leaves out clients, by a choice that depends on private records.
 
     Args:
         data: A data set that names its clients.
@@ -268,7 +268,7 @@ def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
             reads".
 
     Returns:
-        The records of the clients that stay, who are numbered anew. `uncovered` names the choice.
+        The records of the clients that stay, who are renumbered. `uncovered` names the choice.
 
     Raises:
         UserError: The data set names no clients, or fewer than two stay.
@@ -282,11 +282,11 @@ def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
 
 
 def part_of(data: Dataset, stays: np.ndarray) -> Dataset:
-    """Returns the records of some clients, chosen without a look at any record.
+    """Returns the records of some clients, chosen without reading any record.
 
     Args:
         data: A data set that names its clients.
-        stays: bool [U], the clients that stay; they are numbered anew.
+        stays: bool [U], the clients that stay; they are renumbered.
 
     Raises:
         UserError: The data set names no clients.
@@ -307,14 +307,14 @@ def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: s
         Unit: a client. Relation: replace-one: all its records change, their number too. The set of
         clients stays; whether a client is emptied is a function of its own records, the classifier
         and the range, so that the records of exactly one unit change. It holds if no private record
-        decided about the classifier or the range except through the events in `bought`, which a run
-        on the result charges beside its own.
+        influenced the classifier or the range except through the events in `bought`, which a run on
+        the result charges in addition to its own.
 
     Args:
         data: A data set that names its clients.
-        classifier: A classifier that no private record decided about, except through releases whose
+        classifier: A classifier that no private record influenced, except through releases whose
             events are `bought`.
-        taking_part: The accuracies of the clients that keep their records; named without a look at
+        taking_part: The accuracies of the clients that keep their records; chosen without reading
             the records.
         origin: Where the classifier comes from, for the statement.
         bought: The events of the releases that it was made of, as rows of

@@ -1,33 +1,31 @@
 """Parts of a data set, among them a held-out part for one that brings none: `--test-fraction`.
 
-A held-out part for a data set that brings none: `--test-fraction`.
-
-Guarantee of `hold_out` (replace-one record: the values and label behind one record change, n is
-public): one record of the training part changes, whatever the order of the records. All n records
-are ranked by a public hash of their own values and label, and of how many records equal to them are
-counted before; equal records are alike, so that only their number matters. The m records of the
-lowest rank are held out, where m = round(fraction n) is public. Let D' be D with one record r
-replaced by s. D has one r more than D': the last of them in the count. D' has one s more than D:
-again the last. All other records keep their hashes, and so their order among each other. Of that
-order of n - 1 records, the m-th lowest t is the only one whose part may differ: it is held out if
-the record added to it ranks above, and trained on if that ranks below. The training part is hence
-the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No guarantee
-rests on their order (`private.records`).
+Guarantee of `hold_out` for records (replace-one record: the values and label of one record change,
+n is public): one record of the training part changes, whatever the order of the records. All n
+records are ranked by a public hash of their own values and label, and of the number of equal
+records counted before them. Equal records are interchangeable, so only their number matters. The m
+records of the lowest rank are held out, where m = round(fraction n) is public. Let D' be D with one
+record r replaced by s. D has one r more than D': the last one counted. D' has one s more than D:
+again the last one counted. All other n - 1 records keep their hashes, and so their order among each
+other. In this order only the m-th lowest record, t, may change its part: it is held out if the
+added record (r or s) ranks above it, and trained on if that ranks below it. So the training part
+consists of the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No
+guarantee rests on the order of the training records (`private.records`).
 
 Zero-out (s is an empty slot, which contributes nothing): empty slots rank above all records, so
 that s is trained on. The training parts then differ in r or t on the one side and s on the other:
-one record is left empty, and none is replaced. Ranked by a hash as records are, s could be held out
-in the place of t, and r be replaced by t, which moves a sum further than is charged.
+one record is left empty, and none is replaced. If empty slots were ranked by a hash, as records
+are, s could be held out in the place of t, and r be replaced by t, which moves a sum further than
+is charged.
 
-A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
-sorted by time), a record that is replaced and sorted in moves all others between the two parts.
-
-Subjects (replace-one subject: all its rows, and how many there are, change; the number of subjects
-is public) are ranked by a public hash of their names alone, of which no two are the same. The same
+Subjects (replace-one subject: all its rows and their number change; the number of subjects is
+public) are ranked by a public hash of their names only, of which no two are the same. The same
 argument holds with subjects in the place of records: one subject of the training part changes.
 
-No class is favoured, the parts do not depend on the order of the file, and what a share holds out,
-a larger one holds out too.
+A split by position would not do: where the order of a file depends on its records (creditcard.csv
+is sorted by time), a replaced record that is sorted into its new place moves other records between
+the two parts. The split by hash favours no class and does not depend on the order of the file, and
+what a share holds out, a larger share holds out too.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ def _digests(x: np.ndarray) -> list[bytes]:
 HELD_OUT_SHARE = 0.2
 """The share that the command `train` holds out where the data bring no held-out part."""
 FEWEST = 3
-"""The records of which it holds out none where there are fewer."""
+"""With fewer records than this it holds out none."""
 HELD_OUT_NOTE = "held out for tests: a share of"
 """The start of the public line on the held-out part, by which an evaluation compares it."""
 
@@ -137,7 +135,7 @@ def held_out_note(fraction: float, column: str = "") -> str:
 
 
 def held_out_hashes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the hash of each record, as the module describes it; of different ones they differ.
+    """Returns the hash of each record, as the module describes it; different ones differ.
 
     Args:
         x: Records [n, ...] of any type.

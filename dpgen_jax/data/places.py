@@ -100,7 +100,7 @@ def content(kind: str, place: str) -> str:
 
 
 def missing(text: str) -> str:
-    """Returns what is wrong with a text that is meant as a path; empty where it is meant as none.
+    """Returns what is wrong with a text that is meant as a path; empty for any other text.
 
     Args:
         text: A text that names no data set, and no path that exists.

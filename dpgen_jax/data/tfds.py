@@ -1,14 +1,13 @@
 """`tfds:NAME`: a data set of tensorflow-datasets, prepared if necessary, read by its own reader.
 
-Tables of tensorflow-datasets: cells of their records, and what their description declares.
-
-The names of a `ClassLabel` are public, and so is that a feature is a number or a boolean. Bounds of
-numbers are in no description: where no schema declares them they are read from the records, and
-`uncovered`. Features that are texts are left out unless a schema declares them.
-
 A data set is prepared once, under TFDS_DATA_DIR, in the array_record format, which is read without
-TensorFlow. What others prepared is read in any format that tensorflow-datasets reads: array_record
-and parquet by random access, tfrecord and riegeli with TensorFlow.
+TensorFlow. Data sets that were prepared elsewhere are read in any format of tensorflow-datasets:
+array_record and parquet by random access, tfrecord and riegeli with TensorFlow.
+
+The schema of a table comes from the description of the data set. The names of a `ClassLabel` are
+public, and so is the fact that a feature is a number or a boolean. No description has the bounds of
+numbers: where no schema declares them, they are read from the records, and `uncovered`. Features
+that are texts are left out unless a schema declares them.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def image_notes(builder: Any) -> tuple[str, ...]:
 def _prepared(folder: Path) -> list[Path]:
     """Returns the files of a data set: its records in any format, and what describes them.
 
-    Of one that does not lie on a disk there are none: nothing would tell that they have changed.
+    A data set that is not on a disk has none: changes of them could not be noticed.
     """
     return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
 
@@ -163,7 +162,7 @@ class Description:
             info: The description.
 
         Raises:
-            UserError: It has a feature that is no cell of a table.
+            UserError: It has a feature that cannot be a cell of a table.
         """
         self.entries: dict[str, Json] = {}
         self.texts: list[str] = []
@@ -246,7 +245,7 @@ class Description:
             raise UserError(f"{source} holds {read} records and states {count}; prepare it again")
 
     def _wanted(self, texts: Iterable[str]) -> list[str]:
-        """Returns the columns that are read; of those of texts these alone."""
+        """Returns the columns that are read; of the columns of texts only these."""
         known = set(texts)
         return [column for column in self._places
                 if column not in self.texts or column in known]

@@ -1,15 +1,13 @@
 """Evaluation of a release: `assess` measures it, and `write` writes the results to files.
 
-Large images made smaller before they are measured.
+The command `evaluate` and notebooks share this module. Nothing that is measured against real
+records is covered by epsilon: it is for the data holder, and for readers to whom the data holder
+shows it. metrics.json lists which numbers these are.
 
-A step of a classifier on images of 512 x 512 pixels takes more memory than a laptop has, and ten
-thousand of them more than its memory; at 128 x 128 a linear discriminant still takes minutes. So
-images above `LARGEST` pixels a side, the largest of the papers, are measured at a whole fraction of
-their size, synthetic and real ones alike.
-
-The command `evaluate` and notebooks share this module. Everything measured against real records is
-not covered by epsilon: it is for the data holder, and for readers to whom the data holder shows it.
-metrics.json lists which numbers these are.
+Large images are made smaller before they are measured. At 512 x 512 pixels, one step of a
+classifier takes more memory than a laptop has, and so do ten thousand images; at 128 x 128 a linear
+discriminant still takes minutes. So images above `LARGEST` pixels a side, the largest size in the
+papers, are measured at a whole fraction of their size, synthetic and real ones alike.
 """
 
 from __future__ import annotations
@@ -115,7 +113,7 @@ def write(metrics: Json, release: Release, dataset: Dataset, out: Path,
           run: Path | None = None) -> Path:
     """Write metrics.json, report.html, samples.png of images, and private/neighbours.html.
 
-    The last holds real records. Of a classifier metrics.json alone is written.
+    The last holds real records. For a classifier only metrics.json is written.
 
     Args:
       metrics: The result of `assess`.
@@ -223,7 +221,7 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
            log: Log = print) -> Json:
     """Measure a release: its utility, its fidelity, and what membership attacks reach.
 
-    Of a classifier its accuracy alone is measured.
+    For a classifier only its accuracy is measured.
 
     Args:
       release: The release.

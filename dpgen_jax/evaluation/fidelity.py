@@ -1,27 +1,23 @@
 """Fidelity of synthetic images: distances between features of a judge, also client by client.
 
-The judge: a classifier trained on real images, whose features and outputs measure fidelity.
+All scores are computed from real images, so epsilon covers none of them. Features are float [n, d];
+sums are in float64.
 
-It is no release: it has seen real images, and epsilon covers none of its outputs.
-
-Three 3x3 convolutions, each normalised and halved by its largest values, and one hidden layer,
-which are the features. Written for CPUs: small maps early, convolutions as matrix products.
+The judge is a classifier that was trained on real images of the data set; its features and outputs
+are compared. Inception-v3 would be no better judge, because it was trained on photographs and not
+on digits; with a file of its weights the usual FID is measured too. The judge is not a release: it
+has seen real images, and epsilon covers none of its outputs. It has three 3x3 convolutions, each
+followed by max-pooling by two and a normalisation, and one hidden layer, which gives the features.
+It is written for CPUs: small maps early, and convolutions as matrix products.
 
 Generated images are compared with HELD-OUT real ones. The literature compares with the training
 images, which rewards a generator that repeats them; under a privacy guarantee that would be a fault
-and not a merit. Each score has a `floor` beside it: the same score of as many real training images
-in the place of the generated ones, which is what a perfect generator would get.
+and not a merit. Each score has a `floor`: the same score of as many real training images in the
+place of the generated ones, which is what a perfect generator would get.
 
-The features are those of a classifier trained on real images of the data set (`judge`), because
-Inception-v3 was trained on photographs and not on digits; with a file of its weights the usual FID
-is measured too. All scores are computed from real images: epsilon covers none of them.
-Features are float [n, d]; sums are in float64.
-
-Fidelity client by client: how near synthetic images are to the images of each client.
-
-One generator serves all clients of a federation, and their records differ: an average may hide
-clients whom it does not resemble. All scores are computed from the clients' real images: epsilon
-covers none of them, and what is returned are quantiles over clients, not the score of one.
+Client by client: one generator serves all clients of a federation, whose records differ, so that an
+average may hide clients whom it does not resemble. `by_client` measures how near synthetic images
+are to the images of each client, and returns quantiles over clients, not the score of one client.
 """
 
 from __future__ import annotations
@@ -492,7 +488,7 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
 
     Returns:
         `by_client`: quantiles over clients of {fid_features, floor,
-        inception_score_of_real_images}, the last being of the client's real images alone, and with
+        inception_score_of_real_images}, the last being of the client's real images only, and with
         `inception` {fid, fid_floor} over at most `INCEPTION_CLIENTS` of them; with `clients` and
         `fid_clients`, the numbers of clients, of those that have `LEAST_IMAGES` images; and
         `not_covered_by_epsilon`, its keys.

@@ -1,13 +1,12 @@
 """Distances between the marginals of synthetic and of real tables, and violations of the schema.
 
-Random queries of a table: how far the shares of rows that they count are off.
-
-A query is a condition on three columns, as people ask of a table: a number lies in a range, a
-category is a certain one. Source: the query error of Chen et al., "Benchmarking Differentially
-Private Tabular Data Synthesis" (SIGMOD 2025, arXiv 2504.14061), section 6.
-
 A table is compared by its cells, float64 [n, K]: the columns of the schema and the label last,
 numbers in their own units, categories as their index among the declared ones, NaN for null.
+
+Random queries measure how far the shares of rows that they count are off. A query is a condition on
+three columns, as users of a table ask: a number lies in a range, a category has a certain value.
+Source: the query error of Chen et al., "Benchmarking Differentially Private Tabular Data Synthesis"
+(SIGMOD 2025, arXiv 2504.14061), section 6.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def query_error(cells: np.ndarray, truth: np.ndarray, columns: Sequence[Column],
       seed: The seed of the queries.
 
     Returns:
-      A number in [0, 1]; 0 where nothing can be asked.
+      A number in [0, 1]; 0 where there is no query.
     """
     drawn = queries(truth, columns, seed)
     errors = [abs(query.share(cells) - query.share(truth)) for query in drawn]
@@ -299,7 +298,7 @@ def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
 def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     """Compute the mean absolute difference of the Pearson correlations of pairs of features.
 
-    Features that are constant in `truth` are left out; one that is constant in x alone has
+    Features that are constant in `truth` are left out; one that is constant only in x has
     correlation 0 there, so that a generator which makes the same row again and again gains nothing
     by it. Of more than `MAX_FEATURES` features some are picked with a fixed seed.
 

@@ -1,27 +1,27 @@
 """Membership inference against a release, and the bound that its guarantee sets to any attack.
 
-Membership attacks by the distances between synthetic and real records.
-
-Records are flattened to float32 [n, F] in [0, 1] and labels int [n]. An attack sees synthetic
-records alone and scores candidates: the higher, the more it takes them for training records. All
-three compare a candidate with the records of its own class, or with all where its class has none.
-
-`nearest` and `closeness` quote and measure real records: they are for the data holder only.
-
-The game: training and held-out records are exchangeable, as independent draws of one population or
+The game. Training and held-out records are exchangeable, as independent draws of one population or
 a random split of one data set are. An attacker who has the release, and any knowledge of the other
-records, judges whether a record was trained on. The attacks here (`attacks`) see synthetic records
-of the release alone, and nothing else that a run keeps.
+records, judges whether a record was trained on.
+
+The attacks. They see synthetic records of the release, and nothing else that a run keeps. Each
+scores candidates by their distances to synthetic records: the higher the score, the more likely the
+candidate is a training record. All three compare a candidate with the records of its own class, or
+with all where its class has none. Records are flattened to float32 [n, F] in [0, 1] and labels int
+[n]. `nearest` and `closeness` quote and measure real records: they are for the data holder only.
 
 The bound of (epsilon, delta). Exchange a member a with a non-member b: the world in which b was
 trained on and a left out has the same law, and its release comes from data that differ in one
 record. So an event that the attack looks for has probabilities p and q in the two worlds with
 p <= g(q) and q <= g(p), where for replace-one
+
   g(x) = min(1, delta + e^eps x, 1 - e^-eps (1 - delta - x)),
+
 which is 1 - f of the trade-off function f (Dong, Roth and Su, JRSSB 2022, equation 5; Kairouz, Oh
-and Viswanath, ICML 2015). Where the relation is add-remove or zero-out, the two worlds are
-both neighbours of the one without a and b, with probability m, but not of each other:
+and Viswanath, ICML 2015). Where the relation is add-remove or zero-out, the two worlds are both
+neighbours of the one without a and b, with probability m, but not of each other:
 p <= g(m) <= g(g(q)). Hence
+
   tpr at fpr x: at most g(x), or g(g(x)). Both are concave, so this holds of averages as well.
   advantage: the largest p - q: (e^eps - 1 + 2 delta) / (e^eps + 1) for replace-one. Otherwise
     p - q <= g(m) - (1 - g(1 - m)), concave and symmetric in m: at most 2 g(1/2) - 1.
@@ -29,13 +29,15 @@ p <= g(m) <= g(g(q)). Hence
     higher score, a tie counting half. Let the event be "a has": the two worlds, equally likely, are
     won with probabilities p and 1 - q, which is 1/2 + (p - q) / 2 on average. (The area under g is
     a bound too, the same for replace-one and delta 0, else weaker.)
+
 Scores over many members and non-members are means over records, or over pairs, each of which obeys
-the bound; the expectation of a mean is the mean of expectations, however the records depend on each
+the bound. The expectation of a mean is the mean of expectations, however the records depend on each
 other through the one release. Given that release, a sum over disjoint pairs also spreads no more
 than a binomial's, except with a probability of the order of n delta (Steinke, Nasr and Jagielski,
 "Privacy Auditing with One (1) Training Run", NeurIPS 2023), so that one run can be tested.
-Unit "client" protects all records of a client, each of them therefore too. Where the unit is a
-subject, subjects are exchanged in the place of records, each with all its rows.
+
+Units. Unit "client" protects all records of a client, and therefore each of them. Where the unit is
+a subject, subjects are exchanged in the place of records, each with all its rows.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np
     The search is exact, and a copy has distance 0.
 
     Args:
-      x: Records [n, ...], as `flat` takes them.
+      x: Records [n, ...], as `flat_records` takes them.
       real: Real records [N, ...] of the same kind.
       k: How many real records are found for each, at most N.
 
@@ -204,7 +206,7 @@ def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray)
     data holder only.
 
     Args:
-      synthetic: Records of the release [n, ...], as `flat` takes them.
+      synthetic: Records of the release [n, ...], as `flat_records` takes them.
       training: Records that it was trained on.
       held_out: Real records that it was not trained on.
 
@@ -394,7 +396,7 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
     """Attack a release, and compute the `membership` part of metrics.json.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
-    non-members are the reference of the attacks, sampled anew.
+    non-members, sampled for each draw, are the reference of the attacks.
 
     Args:
       draws: Synthetic records and labels, one draw a seed: images uint8 or float in [0, 1], or
@@ -454,7 +456,7 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    """Measure how well scores tell members from non-members.
+    """Measure how well scores distinguish members from non-members.
 
     Thresholds are chosen on every other record and tested on the rest, then the reverse, and the
     two are averaged: the best of all thresholds on the records that chose it would favour the
@@ -509,7 +511,7 @@ def _result(attacked: Json, promise: Guarantee | str, n: int) -> Json:
 
 def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
               excess: list[tuple[str, str]]) -> str:
-    """Return what the attacks reached, beside what the guarantee allows, as a sentence."""
+    """Return what the attacks reached, and what the guarantee allows, as a sentence."""
     auroc = attacked[strongest]["auroc"]
     reached = (f"The strongest of {len(attacked)} attacks ({strongest}) reached AUROC "
                f"{auroc['mean']:.3f} +- {auroc['std']:.3f} (0.5 is guessing)")

@@ -1,19 +1,16 @@
 """Prediction of a table's columns by models of synthetic rows, also for subgroups of rows.
 
-Classifiers and regressions that judge a table by what can be learned from it.
+A table is judged by what classifiers and regressions learn from it. Rows are float [n, F] in
+[0, 1]. A model is trained once on encoded rows, standardised with the mean and scale of its own
+training rows, and tested once. Of two classes class 1 is the positive one.
 
-Rows are float [n, F] in [0, 1]. A model is trained once on encoded rows, standardised with the mean
-and scale of its own training rows, and tested once. Of two classes class 1 is the positive one.
+Any column can be predicted from all others, the label among them. A column of categories is a
+classification problem, scored by `Scores`; a number is a regression problem, scored by R2. Rows in
+which the target is null, or a special value, are left out.
 
-How well columns of a table are predicted: any column from all others, the label among them.
-
-A column of categories is a problem of classes, scored by `Scores`; a number is one of
-regression, scored by R2. Rows in which the target is null, or a special value, are left out.
-
-The measures of a table for subgroups of its rows, since a rare group is what a budget loses.
-
-A group is a value of a column, or a combination of values of several; of a number it is a quarter
-of the held-out rows. Where the held-out rows of a group are too few nothing is said of it.
+The same measures are taken for subgroups of rows, since rare groups lose most under a small budget.
+A group is a value of a column, or a combination of values of several; for a number it is a quarter
+of the held-out rows. A group with too few held-out rows is not measured.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ from dpgen_jax.evaluation.scores import Log, pick, silent, summary
 POSITIVE_WEIGHT = 350
 """Weight of class 1 in `lr`: the paper's, meant for 0.17 % of frauds, and kept for all data."""
 LEAF = 5
-"""The fewest rows in a leaf of a forest: with fewer it learns its own rows by heart."""
+"""The fewest rows in a leaf of a forest: with fewer it memorises its training rows."""
 
 
 def _logistic(classes: int, seed: int) -> Any:
@@ -143,7 +140,7 @@ class Classifier:
 
     model: Any
     line: float
-    """The probability of class 1 from which on a row of two classes is called so."""
+    """The probability of class 1 from which on a row of two classes is assigned to it."""
 
 
 def score(classifier: str, train: Rows, test: Rows, classes: int, seed: int = 0) -> Scores:
@@ -197,8 +194,8 @@ def fit_model(classifier: str, train: Rows, classes: int, seed: int) -> Classifi
 def _line(probabilities: np.ndarray, y: np.ndarray) -> float:
     """Return the probability of class 1 at which the balanced accuracy of these rows is highest.
 
-    It lies halfway between the rows on both sides, of which a model that knows its rows by heart
-    leaves many probabilities between them.
+    It lies halfway between the rows on both sides, since a model that has memorised its rows leaves
+    a wide gap between them.
     """
     if not 0 < y.sum() < len(y):
         return 0.5
@@ -220,7 +217,7 @@ def judge_models(trained: Classifier, test: Rows, classes: int) -> Scores:
     """Test a trained classifier.
 
     Args:
-      trained: The result of `fit`.
+      trained: The result of `fit_model`.
       test: Encoded rows float [n, F] and labels int [n].
       classes: The number of classes.
 
@@ -489,10 +486,9 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
     Returns:
       For each group {"by", "group", "n_test", "n_synthetic", "synthetic_share", "real_share"}, with
       "one_way_tvd", "two_way_tvd" and "query_error" as `marginals.fidelity` gives them, of equal
-      numbers of rows;
-      "metric", "gen2real" and "real2real", the score on the group's held-out rows of `MODEL`
-      trained on all rows, and "n_rarest", how many of them are of the rarest class; and "note"
-      where something is left out, and why.
+      numbers of rows; "metric", "gen2real" and "real2real", the score on the group's held-out rows
+      of `MODEL` trained on all rows, and "n_rarest", how many of them are of the rarest class; and
+      "note" where something is left out, and why.
     """
     if not groupings:
         return []

@@ -69,7 +69,7 @@ class Network:
         return tensors(self.shapes, self.name_of)
 
     def features(self, params: PyTree, x: np.ndarray, log: Log = silent) -> np.ndarray:
-        """Compute the features of images, float32 [n, F]: each of its own image alone.
+        """Compute the features of images, float32 [n, F]: each depends on its own image only.
 
         Args:
           params: The variables that `load` returned.

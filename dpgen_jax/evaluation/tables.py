@@ -1,13 +1,12 @@
 """Evaluation of synthetic tables: what can be learned from them, how close to real they are.
 
-Detection of synthetic rows: how well a classifier tells them from real ones.
-
-It sees equal numbers of both, picked with the seed, as features in [0, 1]: the encoded row and its
-class as a one-hot. Real rows are held-out ones, so that copies of training rows gain nothing.
-
 Rows are float [n, F] in [0, 1], hard (a one-hot has a single 1); labels are integers 0..classes-1,
 where of two classes class 1 is the positive one. A table without a label has a single class: its
-use is that of the columns that are named as targets, if any.
+utility is that of the columns that are named as targets, if any.
+
+Detection measures how well a classifier distinguishes synthetic rows from real ones. The classifier
+sees equal numbers of both, picked with the seed, as features in [0, 1]: the encoded row and its
+class as a one-hot. The real rows are held-out ones, so that copies of training rows gain nothing.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def detection_fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, cla
 
 
 def detect(synthetic: Rows, real: Rows, classes: int, seed: int = 0) -> dict[str, float]:
-    """Measure how well synthetic rows can be told from real ones.
+    """Measure how well synthetic rows can be distinguished from real ones.
 
     Args:
       synthetic: Encoded rows float [n, F] in [0, 1] and labels int [n].
@@ -122,7 +121,7 @@ def pmse(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
-    """Compute the area under the ROC curve of boosted trees that tell two kinds of rows apart.
+    """Compute the area under the ROC curve of boosted trees that separate two kinds of rows.
 
     Cross-validated: each row is judged by trees that never saw it. It is below 0.5 where rows with
     truth 1 are copies of the very rows with truth 0: trees that saw one of the two take the other
@@ -134,8 +133,8 @@ def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
       seed: The seed of the folds and of the trees.
 
     Returns:
-      0.5 for rows that cannot be told apart, and with fewer than `MIN_ROWS` of either kind; 1 for
-      rows that always can.
+      0.5 for rows that cannot be distinguished, and with fewer than `MIN_ROWS` of either kind; 1
+      for rows that always can.
     """
     if np.bincount(truth, minlength=2).min() < MIN_ROWS:
         return 0.5
@@ -295,9 +294,8 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
     Returns:
       {task: {classifier: {metric: a `summary` over the seeds}}} of `prediction.Scores`, none
       without a label; `targets`, see `prediction.utility_of_targets`; `fidelity`, see
-      `marginals.fidelity`,
-      `detection_fidelity` and `deviations`; `label_shares` and `subgroups`, see there;
-      `schema_violations`, the fraction of synthetic cells that break the schema; setting,
+      `marginals.fidelity`, `detection_fidelity` and `far_off`; `label_shares` and `subgroups`, see
+      there; `schema_violations`, the fraction of synthetic cells that break the schema; setting,
       n_samples, n_test, n_real (of the rows used), seeds; seconds, of each part; `notes`, on
       classes that a part lacks; and `not_covered_by_epsilon`: the keys that were computed from real
       rows, which the privacy statement does not cover and which nobody may use to choose between
@@ -347,7 +345,7 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
 
 
 def _setting(options: Evaluation, spec: TableSpec) -> Setting:
-    """Return the setting that options ask for: a fast one of a wide table has fewer rows."""
+    """Return the setting of the options: a fast one for a wide table has fewer rows."""
     setting = SETTINGS["fast" if options.fast else "full"]
     room = max(FAST_ENTRIES // spec.shape[0], FEWEST_ROWS)
     if options.fast and not options.samples and room < setting.n_samples:

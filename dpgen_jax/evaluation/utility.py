@@ -1,22 +1,23 @@
 """Utility of synthetic images: the accuracy of classifiers trained on them, and the reverse.
 
-The classical classifiers of GS-WGAN's evaluation, on pixels in [0, 1].
-
-Source: evaluation/eval_sklearn.py of the published GS-WGAN code (Chen et al., NeurIPS 2020), whose
-settings are kept, with four exceptions:
-- adaboost: SAMME, since SAMME.R, which the code names, has left scikit-learn;
-- linear_svc: scikit-learn's tolerance, 1e-4, and at most 1000 iterations, where the code asks for
-  1e-8 and 10,000, which take hours;
-- lda: without a number of components, which changes no prediction;
-- xgboost: the objective is XGBoost's choice, which is the code's for more than two classes.
-The setting of the evaluation says how many images the slow ones learn from.
+Images are [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1]; labels are integers from 0.
 
 A classifier is trained with a fixed schedule and tested once, after the last epoch: picking the
-best epoch on the test images, as the published codes do, would fit the schedule to them. What may
-be used to choose between models is `validation_accuracy` of `gen2real`, which is measured on
-labelled images held out of the synthetic ones and so costs no privacy.
+best epoch on the test images, as the published codes do, would fit the schedule to them. Models may
+be chosen by `validation_accuracy` of `gen2real`, which is measured on labelled images held out of
+the synthetic ones and so costs no privacy.
 
-Images are [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1]; labels are integers from 0.
+The classical classifiers are those of GS-WGAN's evaluation, on pixels in [0, 1]. Source:
+evaluation/eval_sklearn.py of the published GS-WGAN code (Chen et al., NeurIPS 2020), whose settings
+are kept, with four exceptions:
+
+- adaboost: SAMME, since scikit-learn no longer has SAMME.R, which the code names;
+- linear_svc: scikit-learn's tolerance, 1e-4, and at most 1000 iterations, where the code has 1e-8
+  and 10,000, which take hours;
+- lda: without a number of components, which changes no prediction;
+- xgboost: the objective is XGBoost's choice, which is the code's for more than two classes.
+
+The setting of the evaluation says how many images the slow ones learn from.
 """
 
 from __future__ import annotations
@@ -105,11 +106,11 @@ def require_installed(name: str) -> None:
 def fit_classical(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
     """Train a classifier; the same arguments give the same one.
 
-    It knows the classes in y alone. It predicts the commonest class where there is only one, where
+    It knows only the classes in y. It predicts the commonest class where there is only one, where
     the images are all (or all but) alike, and where boosting finds no member better than chance.
 
     Args:
-      name: A name of `CLASSIFIERS`.
+      name: A name of `CLASSICAL_CLASSIFIERS`.
       x: Images [n, H, W, ch], uint8 or float in [0, 1].
       y: Labels int [n].
       seed: The seed of its training.
@@ -276,7 +277,7 @@ def train(name: str, images: Images, classes: int, setting: Setting, seed: int) 
     images.
 
     Args:
-      name: A name of `CLASSIFIERS`.
+      name: A name of `ALL_CLASSIFIERS`.
       images: Checked images [n, H, W, ch] and labels int32 [n] below `classes`.
       classes: The number of classes.
       setting: The schedule, and the most images of slow classifiers.
@@ -306,7 +307,7 @@ def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
 
     A tenth of each training set is held out. The tasks are
     - gen2real, trained on synthetic and tested on real images: the main figure of the papers. Also
-      `validation_accuracy`, on held-out synthetic images, and, beside real2real,
+      `validation_accuracy`, on held-out synthetic images, and, together with real2real,
       `calibrated_accuracy`: the ratio to real2real of the same classifier and seed;
     - real2gen, trained on real and tested on (at most 10,000) synthetic ones: it shows whether the
       images look like their labels;

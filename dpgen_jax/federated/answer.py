@@ -56,7 +56,7 @@ def client_row(records: Private[Records], width: int) -> Private[Records]:
 
 def initial_unit(method: Method, key: Array, number: int, records: Private[Records]
                  ) -> Private[Units]:
-    """Makes the unit of a client before the first question, pretrained if the method says so.
+    """Makes the unit of a client before the first question, pretrained if the method pretrains.
 
     Args:
         method: The method of the federation.

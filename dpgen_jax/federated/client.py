@@ -1,14 +1,13 @@
 """A client: it keeps its records and its critic, is sent fakes, and returns a noised gradient.
 
-A client's memory between two questions: one file, written whole or not at all.
-
-It holds the client's critic after the last answer, that answer, and which question it was for. They
-lie in one file because they must never be apart: a critic that has learnt from a question is one
-whose answer can be given again.
-
 Nothing here trusts the server. The noise is added here, and the client's own ledger, with a budget
-that the client chose, decides whether a question is answered at all: what an answer costs follows
-from the terms through the client's own code, however often and whatever it is asked.
+that the client chose, decides whether a question is answered at all. The cost of an answer follows
+from the terms through the client's own code, whatever the question is and however often it comes.
+
+The client's memory between two questions is one file, written whole or not at all. It contains the
+client's critic after the last answer, that answer, and the question that it answers. They are in
+one file because they must never be apart: once the critic has learnt from a question, its answer
+must be there to be given again.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
 def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
     """Keeps a digest of the bits of an answer's noise, by which an audit finds what is used twice.
 
-    Where that fails it is logged: an answer is as private without.
+    A failure is logged: the answer is as private without the digest.
 
     Args:
         files: The client's folder.

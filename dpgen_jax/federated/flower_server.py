@@ -20,11 +20,11 @@ from dpgen_jax.run.planning import Request
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
 AGAIN_SECONDS = 5.0
-"""A node that has no client's process yet is asked again after these; one that is silent, after
-`JOIN_SECONDS`."""
+"""Seconds after which a node without a client's process is queried again; a silent node is queried
+again after `JOIN_SECONDS`."""
 JOIN_SECONDS = 300.0
 NEWS_SECONDS = 10.0
-"""How often the server says for whom it waits."""
+"""Seconds between two lines on the clients that the server waits for."""
 MOST_NAMED = 10
 """The missing clients that such a line names."""
 
@@ -77,7 +77,7 @@ class Exchange:
     def gather(self, seconds: float) -> None:
         """Lets nodes join as they appear, until all clients are there or the time is up.
 
-        Who is missing is said every ten seconds.
+        A line names the missing clients every ten seconds.
 
         Args:
             seconds: The longest wait.
@@ -109,7 +109,7 @@ class Exchange:
         return {number for number, node in self._nodes.items() if node in online}
 
     def _admit(self, node: int, about: wire.About, online: set[int]) -> None:
-        """Lets a node join that says which client it is, or says once why not and asks again."""
+        """Lets a node join that names its client; otherwise logs the reason once and asks again."""
         number = about.get("client")
         if about.get("terms") != self._terms.digest or not isinstance(number, int):
             why = ("cannot join yet: no client's process, or other terms; see its own output. "

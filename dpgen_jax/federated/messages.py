@@ -78,7 +78,7 @@ class Terms:
         """Builds the method.
 
         Args:
-            runtime: Decides speed alone.
+            runtime: Decides speed only.
 
         Returns:
             The method, whose mechanism is a `LocalMechanism`.

@@ -1,12 +1,8 @@
 """The server of a federation: a run whose records lie with its clients.
 
-The rounds of a federation: a question to a cohort, and the answers that count.
-
-Nothing here is private. The server's ledger is a bound on what a client can have spent, not a
-permission to spend.
-
-It queries the clients, sums the answers that come back in time, and trains the generator; it has
-nothing private.
+In each round the server sends a question to a cohort of clients, sums the answers that come back in
+time, and trains the generator. It has nothing private. Its ledger is a bound on what a client can
+have spent, not a permission to spend.
 """
 
 from __future__ import annotations
@@ -186,8 +182,8 @@ def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence
 
     Args:
         replies: The replies, as they came.
-        question: The question that was asked.
-        cohort: The clients that were asked.
+        question: The question that was sent.
+        cohort: The clients that were queried.
         mechanism: The mechanism of the federation, which bounds an answer.
         log: Prints a line of the run.
 
@@ -393,14 +389,14 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         spec: The public schema of the clients' records.
         exchange: The connection to the clients.
         log: Prints a line of the run.
-        notices: Tells the user what failed beside the release.
+        notices: Tells the user what failed apart from the release.
 
     Returns:
         The release, which is also in the run folder.
 
     Raises:
         UserError: For a folder of another run, too few clients, a precision that is for runs of
-            one process, and as `train`.
+            one process, and as `train_rounds`.
         BudgetExceeded: Where the budget allows no step.
         SystemExit: With its exit code, after a signal that ended the run early.
     """
@@ -447,7 +443,7 @@ class Session:
         method: The method of the terms, built.
         files: The run folder.
         ledger: The run's open ledger.
-        notices: Tells the user what failed beside the release.
+        notices: Tells the user what failed apart from the release.
         log: Prints a line of the run.
     """
 

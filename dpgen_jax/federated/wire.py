@@ -93,8 +93,8 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
 def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None) -> None:
     """Answers one request after the other, until the process is interrupted.
 
-    The socket (mode 0660) is made anew and removed at the end. A request that is damaged, or does
-    not come to its end, is dropped.
+    The socket (mode 0660) is created again and removed at the end. A request that is damaged, or
+    does not come to its end, is dropped.
 
     Args:
         path: The socket.

@@ -564,7 +564,7 @@ class Release:
     def save(self, root: str | Path) -> Path:
         """Writes the files of `stated`, config.json and generator.safetensors.
 
-        A generator never lies beside the statement of another.
+        A generator is never left with the statement of another one.
 
         Args:
             root: The folder.

@@ -1,7 +1,7 @@
 """The types of the JSON files of runs and releases, as far as they are read again.
 
-The types say which fields a reader may rely on; fields that are not named may hold any JSON. Each
-function returns what is in the file, once that is known to be sound.
+The types state which fields a reader may rely on; other fields may have any JSON value. Each
+function checks the content of a file and returns it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Event(TypedDict, total=False):
 
 
 class Claim(TypedDict, total=False):
-    """An epsilon beside the stated one, and where it comes from."""
+    """A further epsilon, and where it comes from."""
 
     epsilon: float
     steps: int
@@ -84,7 +84,7 @@ class Described(TypedDict, total=False):
 
 
 class Score(TypedDict, total=False):
-    """Over seeds."""
+    """A score over seeds."""
 
     mean: Required[float]
     std: float | None
@@ -189,10 +189,10 @@ def refuse_shared(place: Path, holds: str) -> None:
 
 
 def described(path: Path) -> Json:
-    """config.json, of a spec that `spec` reads.
+    """Reads config.json, whose spec is checked by `spec`.
 
     Raises:
-        UserError: .
+        UserError: It is missing or damaged.
     """
     config = read_json(path)
     _checked(Described, config, path, "it does not describe a run or a release")
@@ -201,10 +201,10 @@ def described(path: Path) -> Json:
 
 
 def metrics(path: Path) -> Json:
-    """metrics.json, whose scores are numbers, wherever they stand.
+    """Reads metrics.json, in which all scores must be finite numbers.
 
     Raises:
-        UserError: .
+        UserError: It is missing or damaged.
     """
     mend = "evaluate the run again"
     written = read_json(path)
@@ -266,7 +266,7 @@ def _sound(column: Column) -> bool:
 
 
 def _dicts(value: object) -> list[Json]:
-    """All of them, at any depth."""
+    """Yields all dicts within a value, at any depth."""
     parts, found = [value], []
     while parts:
         found += [part for part in parts if isinstance(part, dict)]

@@ -1,13 +1,9 @@
 """privacy.json in plain language: statement.html for a lawyer and a reviewer, and README.txt.
 
-Explanation of a privacy statement in plain language.
-
-Every fact is read from privacy.json. What is added here is the definition of (epsilon, delta)
-differential privacy (Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014)
-and what it bounds.
-
-All of it is made of the statement and of the public schema. Its words are those of `guarantee` and
-`explain`, which the report of an evaluation uses too.
+The documents are made of the statement and of the public schema only. Every fact is read from
+privacy.json. This module adds the definition of (epsilon, delta) differential privacy (Dwork and
+Roth, "The Algorithmic Foundations of Differential Privacy", 2014) and what it bounds. The report of
+an evaluation uses the same explanations.
 """
 
 from __future__ import annotations
@@ -74,7 +70,7 @@ def sentence(privacy: Json) -> str:
     """Return the promise in one sentence, for a lawyer; or that there is none.
 
     Args:
-      privacy: A statement that `checked` returned.
+      privacy: A statement that `checked_statement` returned.
     """
     stamp, unit = guarantee.of(privacy), str(privacy["unit"])
     if not stamp.holds:
@@ -98,7 +94,7 @@ def beyond(privacy: Json) -> str:
     Those are records from which the description of the data was bought.
 
     Args:
-      privacy: A statement that `checked` returned.
+      privacy: A statement that `checked_statement` returned.
     """
     said, size = privacy.get("bought_from"), population(privacy)
     if not isinstance(said, dict) or size is None or alarms(privacy):
@@ -136,7 +132,7 @@ def gaps(privacy: Json) -> tuple[str, ...]:
 
 
 def _published(claim: object) -> str:
-    """Return a sentence on the epsilon of a paper's formula, beside no valid guarantee."""
+    """Return a sentence on the epsilon of a paper's formula, where there is no valid guarantee."""
     if not isinstance(claim, dict):
         return ""
     return (f" The formula that was published with the method gives epsilon "
@@ -170,7 +166,7 @@ def population(privacy: Json) -> tuple[str, int] | None:
 
 
 def best_guess(epsilon: float, delta: float) -> float:
-    """Return the largest probability with which two neighbouring data sets are told apart.
+    """Return the largest probability with which two neighbouring data sets are distinguished.
 
     From even odds it is (e^epsilon + delta) / (1 + e^epsilon).
 
@@ -193,7 +189,7 @@ def neighbours(privacy: Json) -> str:
     """Return how two data sets differ that the promise compares.
 
     Args:
-      privacy: A statement that `checked` returned.
+      privacy: A statement that `checked_statement` returned.
     """
     unit = str(privacy["unit"])
     one = ONE.get(unit, f"one {unit}")
@@ -207,7 +203,7 @@ def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
     """Explain a statement; without a valid guarantee only what its terms would mean.
 
     Args:
-      privacy: A statement that `checked` returned.
+      privacy: A statement that `checked_statement` returned.
 
     Returns:
       Pairs (question, answer).
@@ -308,7 +304,7 @@ def not_covered(privacy: Json) -> tuple[str, ...]:
 
 
 def other_notes(privacy: Json) -> tuple[str, ...]:
-    """Return what else the statement says of the data."""
+    """Return the other notes of the statement on the data."""
     return tuple(note for note in data_notes(privacy) if not note.lower().startswith("not covered"))
 
 

@@ -1,8 +1,8 @@
-"""Conditions that a model is told, so that it draws no other records: for models that can be told.
+"""Exact conditional sampling, for models that support it.
 
-A model is told of each column a set of values that holds all that are wanted, and the few others
-that it may draw, by rounding or where the wanted values are no range, are rejected afterwards: so
-what is drawn has exactly the law of filtered records.
+For each column the model is restricted to a set of values that contains all wanted values. It may
+draw a few others, by rounding or where the wanted values are not a range. They are rejected
+afterwards, so the result has exactly the law of filtered records.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dpgen_jax.release.sampling import Conditions, candidates
 
 @dataclasses.dataclass(frozen=True)
 class Narrowed:
-    """A model that was told conditions.
+    """A model that is restricted by conditions.
 
     Attributes:
         model: Its arrays.
         prior: The share of each class among the records that meet them, float64 [C]; None: equal.
-        columns: The places of the columns that it was told of.
+        columns: The places of the columns that are restricted.
         share: The share of all records that meet them.
     """
 
@@ -36,11 +36,12 @@ class Narrowed:
 
 def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions: Conditions
              ) -> Narrowed:
-    """Tells a model the conditions on columns, if its method can.
+    """Restricts a model by the conditions on columns, if its method supports it.
 
     Conditions on columns that stand in a constraint of the schema are left to rejection: mended
-    rows have other values there than the model's. Mending looks at no other column, so that the law
-    of mended rows that meet conditions on these is the law of the model's own such rows, mended.
+    rows have other values there than the model's. Mending reads no other column. So the law of
+    mended rows that meet conditions on other columns is the law of the model's own rows that meet
+    them, mended.
 
     Args:
         method: The method.

@@ -1,6 +1,6 @@
 """Synthetic records to a file, block by block: the file gets its name when it is whole.
 
-A run that breaks leaves nothing under that name. It needs NumPy alone.
+If writing fails, nothing is left under that name. The module needs NumPy only.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def write(out: Path, opener: Opener, spec: Spec, n: int, blocks: Blocks,
         spec: The schema of the records.
         n: How many there are.
         blocks: The records.
-        progress: Is told the number of records after each block.
+        progress: Called with the number of records after each block.
 
     Raises:
-        UserError: From the blocks, and where the disk has not the room.
+        UserError: From the blocks, and where the disk has no room.
         OSError: Where it cannot be written.
     """
     with whole(out) as unfinished, opener(unfinished, spec, n) as take:

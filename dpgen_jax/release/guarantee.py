@@ -1,15 +1,15 @@
 """privacy.json, which states what a release promises and to whom, and its summary in one line.
 
-It is made here, when a statement is written, and read here, by everything that shows one: the
-terminal, `account`, `sample`, the report, the comparison, the README of a release, the bound that
-attacks are held to. It begins with one of three words:
+The summary, or stamp, is made here when a statement is written, and read here by everything that
+shows it: the terminal, `account`, `sample`, the report, the comparison, the README of a release,
+and the bound for attacks. It begins in one of three ways:
 
     (epsilon, delta) replace-one      the statement holds, for that relation
     none: WHY                         nothing is guaranteed; epsilon is then "inf"
     not covered: WHAT                 epsilon holds for all but these: they were read from private
                                       records and are public now
 
-Imports next to nothing, so that every part may use it.
+The module imports next to nothing, so that every part may use it.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def stated_events(spent: Events) -> list[dict[str, Any]]:
 
 
 def between_hosts(processes: int) -> list[str]:
-    """Returns what several processes add to what is not accounted; nothing of one.
+    """Returns what several processes add to what is not accounted; empty for one process.
 
     Args:
         processes: How many made the run, at the start that had most.
@@ -290,7 +290,7 @@ class Facts:
         steps: Rounds that the run made.
         noise_source: Label of the source of noise bits.
         accounting: "proven", or another that proves nothing.
-        as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
+        as_published: The epsilon of a paper's formula, where the accounting is not proven.
     """
 
     method: str

@@ -220,7 +220,7 @@ def _numbers(column: Column, values: np.ndarray) -> list[str]:
 
 
 def short(text: str, most: int = 12) -> str:
-    """`drawn`, cut to `most` letters."""
+    """`plain_text`, cut to `most` letters."""
     return plain_text(text if len(text) <= most else text[:most - 1] + "\u2026")
 
 

@@ -166,7 +166,7 @@ def bound(value: object) -> str:
 
 def one_in(delta: float) -> str:
     """Return what a small probability means, as " (1 in 3)", never as fewer than there are."""
-    # Of the decimal number that people read, not of the float that is a little beside it.
+    # Of the decimal number that people read, not of the float next to it.
     return f" (1 in {int(1 / Decimal(repr(float(delta)))):,})" if 0 < delta < 0.1 else ""
 
 

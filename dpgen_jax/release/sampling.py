@@ -1,13 +1,13 @@
 """Synthetic records in blocks, in memory that does not grow, and conditions on their columns.
 
-Conditions on the columns of sampled records: `age>=60`, `city=Rome|Oslo`, `pay=null`.
-
-A condition is checked against the schema first: one that no record of the schema can meet is
-refused. Null meets no comparison, `!=` included; only `=null` and a set that names null ask for it.
+Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`. They are checked against
+the schema first: a condition that no record of the schema can meet is refused. Null meets no
+comparison, not even `!=`; only `=null`, and a set that names null, includes it.
 
 Conditions on the label are exact: only classes that meet them are drawn, in the shares that the
-release has for them. What else a model was not told (`exact`) is met by rejection: records are
-drawn until enough of them meet the conditions, which gives what filtering the records would give.
+release has for them. Some models can sample under conditions on other columns (`exact`). All other
+conditions are met by rejection: records are drawn until enough of them meet the conditions. The
+result has the law of filtered records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 NULL, NULLS = "null", ("None", "nan", "NaT", "<NA>")
 Where = str | Iterable[str] | Mapping[str, object] | None
-"""Conditions as users write them, which `parse` reads."""
+"""Conditions as users write them, which `parse_conditions` reads."""
 Labels = int | str | Sequence[int] | Sequence[str] | np.ndarray | None
 """Classes as users name them; None: all."""
 HOW = ("write COLUMN=VALUE, COLUMN=A|B, COLUMN!=VALUE, COLUMN>=VALUE, COLUMN=LOW..HIGH or "
@@ -278,7 +278,7 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
 
 
 def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
-    """Returns codes of the schema, with the ends of every part that conditions tell apart.
+    """Returns codes of the schema, with the ends of every part that conditions distinguish.
 
     Args:
         column: The column.
@@ -307,7 +307,7 @@ def _all(conditions: Iterable[Condition], codes: np.ndarray, count: int) -> np.n
 
 
 CHUNK = 500
-"""Records that are made, or told apart, in one call."""
+"""Records that are made, or checked, in one call."""
 SEEDS = 2**32
 """Seeds are below it, and so is what is folded into a key at once."""
 MOST = 10**15
@@ -328,7 +328,7 @@ class Source:
         finish: From these and their labels to records as a user takes them [n, ...], which keep
             the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
-        narrowed: The places of the columns that the model was told the conditions of.
+        narrowed: The places of the columns whose conditions restrict the model (`exact`).
         share: The share of such records among all that the release makes.
     """
 
@@ -373,7 +373,7 @@ class Sampler:
     """Draws n records in blocks, and counts what it drew.
 
     Attributes:
-        n: The records that were asked for.
+        n: The records that were requested.
         tries: The records that were drawn so far.
         met: Those of them that met the conditions.
         found: Those of them that were taken, n in the end.
@@ -382,7 +382,7 @@ class Sampler:
     def __init__(self, source: Source, conditions: Conditions, n: int,
                  labels: np.ndarray | None = None, seed: int = 0,
                  max_tries: int | None = None) -> None:
-        """Checks what is asked for; nothing is drawn.
+        """Checks the request; nothing is drawn.
 
         Args:
             source: Where records come from.

@@ -25,7 +25,7 @@ PROGRAMS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
 LEFT_OUT = ("sharding", "out_sharding", "update_jaxpr", "update_consts", "precision", "accuracy",
             "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "linear", "unroll", "_split_transpose",
             "ft_in", "ft_out")
-"""Parameters that change no value, or are said otherwise (`_parts_of_scan`)."""
+"""Parameters that change no value, or are read elsewhere (`_parts_of_scan`)."""
 MODES = ("fill", "clip", "promise")
 
 
@@ -40,7 +40,7 @@ def traced(function: Callable[..., Any], *inputs: Any) -> tuple[dict[str, Any], 
         The program, whose inputs are the leaves of the inputs and then its constants; and those.
 
     Raises:
-        UserError: For an operation that `standalone.operations` does not have.
+        UserError: For an operation that `standalone.program` does not have.
     """
     closed = jax.make_jaxpr(function)(*inputs)
     program = _program(closed.jaxpr, [])
@@ -94,8 +94,8 @@ def _parts(equation: Any) -> Any:
 def _parts_of_scan(equation: Any) -> dict[str, int]:
     """Returns how many inputs of a scan are constants and how many it carries.
 
-    Versions of JAX say it in different ways. In all of them a step has these as the whole does, and
-    everything else without its first axis.
+    Versions of JAX state it in different ways. In all of them a step has these inputs as the whole
+    scan does, and all others without their first axis.
     """
     body = equation.params["jaxpr"]
     same_in, same_out = (sum(v.aval.ndim == of_step.ndim for v, of_step in zip(*pair, strict=True))

@@ -1,7 +1,7 @@
-"""A folder that draws the records of a release with NumPy alone: its arrays, its program, a reader.
+"""A folder that draws the records of a release with NumPy only: its arrays, its program, a reader.
 
-The program is traced from the method's own `sample`, and the reader is made of files of this
-library that need NumPy alone. The folder is written once it has drawn the same records as the
+The program is traced from the method's own `sample`. The reader consists of files of this library
+that need NumPy only. The folder is written only after the program has drawn the same records as the
 library.
 """
 
@@ -93,7 +93,7 @@ def _require_equal(release: Release, made: records.Generator) -> None:
 
 
 def write(release: Release, out: Path) -> None:
-    """Writes a folder that draws the records of a release with NumPy alone.
+    """Writes a folder that draws the records of a release with NumPy only.
 
     Args:
         release: The release of a generator.

@@ -76,7 +76,7 @@ def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, boug
         return cost
 
     if config.sigma is None:
-        events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
+        events(dataclasses.replace(config, sigma=1.0), 1)  # errors at any noise are raised here
         sigma = composition.sigma_for(_at_sigma(events, config, budget), config.planned_steps,
                                       budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)

@@ -34,8 +34,8 @@ def precision_as_begun(runtime: Runtime, written: object) -> Runtime:
     """Returns the runtime of a run that goes on, in the precision in which it began.
 
     Args:
-        runtime: What the user asked for; another precision than the default stays.
-        written: The precision that the run folder says, if it does.
+        runtime: The user's request; another precision than the default stays.
+        written: The precision that the run folder notes, if it does.
     """
     began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
     return runtime if runtime.compute != Runtime.compute else dataclasses.replace(
@@ -75,7 +75,8 @@ and G-PATE took less time in chunks of 250 than of 64; more were not tried."""
 SOME = 64
 """Units that an accelerator queries at once, where the shapes of their records are not known."""
 WORKING_SHARE = 1 / 8
-"""of a device's memory that units which are computed at once may take beside their state"""
+"""The share of a device's memory that units computed at once may take in addition to their
+state."""
 
 
 def units_at_once(method: Method, records: Records | None, memory: float, rows: int) -> int:
@@ -99,7 +100,7 @@ def pretrained_at_once(method: Method, records: Records | None, memory: float, r
 
     Args:
         method: The method, built.
-        records: As in `at_once`.
+        records: As in `units_at_once`.
         memory: Bytes of memory of the device.
         rows: All units of one device.
 
@@ -120,8 +121,8 @@ def _fit(each: Callable[[Method, Records], int], method: Method, records: Record
 def unit_bytes(method: Method, records: Records) -> int:
     """Returns the bytes of all values that are needed at one time while one unit is queried.
 
-    Compilers fuse operations and hold fewer of them: on an H100 chunks of published teachers of
-    DataLens and G-PATE took about half of this.
+    Compilers fuse operations and keep fewer of them in memory: on an H100 chunks of published
+    teachers of DataLens and G-PATE took about half of this.
 
     Args:
         method: The method, built.
@@ -198,7 +199,8 @@ def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
 
 
 MEMORY_SHARE = 0.7
-"""of the memory that the teachers may fill; the rest is for records, messages and the generator"""
+"""The share of the memory that the teachers may fill; the rest is for records, messages and the
+generator."""
 UNITS_PER_DEVICE = 100
 """Units with large networks of a round for each device of a CPU. On two cores 250 published
 DataLens teachers took as long on two devices as on one, and 4,000 a quarter less
@@ -215,7 +217,7 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
         method: The name of the method.
         config: Its complete configuration.
         spec: The schema of the records.
-        runtime: What the user asked for.
+        runtime: The user's request.
         log: Prints a line of the run, where the runtime is changed.
         moments: The precision in which a run that goes on keeps them, whatever fits here.
     """
@@ -269,9 +271,9 @@ def room(runtime: Runtime) -> float:
 
 
 SLAB_BYTES = 2**27
-"""of the units that are on the devices at a time, where the state of all lies elsewhere"""
+"""Bytes of the units on the devices at a time, where the state of all lies elsewhere."""
 SLABS = 5
-"""in memory at a time: read, on its way to the devices, computed, its new state, and written"""
+"""Slabs in memory at a time: read, on the way to the devices, computed, new state, and written."""
 
 
 def slab(method: Method, at_once: int) -> int:
@@ -301,7 +303,7 @@ def state_bytes(method: Method) -> int:
 def copy_fits(method: Method) -> bool:
     """Returns whether the machines' memory has room for a copy of the state of all units.
 
-    From it checkpoints are written while the training goes on. Devices that are no CPU have memory
+    From it checkpoints are written while the training goes on. Devices other than a CPU have memory
     of their own.
 
     Args:
@@ -312,7 +314,7 @@ def copy_fits(method: Method) -> bool:
 
 
 COPIES = 6
-"""of a sum in a round: it and its chunk, three words of noise bits for each entry, and the noise"""
+"""Copies of a sum in a round: itself, its chunk, three words of noise bits an entry, the noise."""
 
 
 def sum_bytes(method: Method) -> int:
@@ -325,7 +327,7 @@ def sum_bytes(method: Method) -> int:
 
 
 PUBLIC_COPIES = 3
-"""of the public state: before a step, after it, and as a model"""
+"""Copies of the public state: before a step, after it, and as a model."""
 
 
 def public_bytes(method: Method) -> int:
@@ -400,9 +402,9 @@ def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None
 def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
     """Returns how many devices of each process compute where the user names no number.
 
-    A large network's products take all cores of a CPU from one device, but two devices take them
-    better: each has a unit. For few units the public half, which every device computes, is too
-    large beside them, as it is beside the products of all records that were sampled.
+    One device can use all cores of a CPU for the products of a large network, but two devices, each
+    with a unit, use them better. For few units the public half, which every device computes, costs
+    too much in comparison; so it does for the products of all sampled records.
     """
     mechanism = method.mechanism
     if available[0].platform != "cpu":
@@ -421,7 +423,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
 
     Args:
         method: The method, built.
-        runtime: What the user asked for; zeros are replaced by what was measured to be best.
+        runtime: The user's request; zeros are replaced by what was measured to be best.
         rows: The records of a unit that is small.
         files: The folder of the state that lies on the disk.
         records: Shapes of the records of one unit, by which an accelerator takes as many units at
@@ -431,7 +433,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         How the units lie on the devices.
 
     Raises:
-        UserError: Where more devices are asked for than there are, or what cannot be together.
+        UserError: Where more devices are asked for than there are, or for options that exclude each
+            other.
     """
     mechanism = method.mechanism
     batch_capacity = mechanism.schedule.batch_capacity
@@ -528,13 +531,13 @@ def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:
 
 
 def check_records(records: Footprint, method: Method, layout: Layout, unit: str) -> None:
-    """Refuses, before anything is spent, records that do not fit beside what else is in memory.
+    """Refuses, before anything is spent, records that do not fit into the memory with all else.
 
     Args:
         records: What the records take.
         method: The method, built.
         layout: How units lie on devices.
-        unit: Who is protected; of others than records the number of records is private.
+        unit: Who is protected; unless it is records, their number is private.
 
     Raises:
         UserError: Where the memory is too small; the system would end the run where it deals them.
@@ -572,7 +575,7 @@ def _check_devices(records: int, state: int, unit: str) -> None:
 
 
 def _too_large(unit: str, sizes: str, mend: str) -> UserError:
-    """The refusal, without sizes where they would tell a number of records that is private."""
+    """The refusal, without sizes where they would reveal a private number of records."""
     what = sizes if unit == Unit.RECORD else "and the state of units do not fit into memory"
     return UserError(f"the records {what}: {mend}")
 

@@ -1,25 +1,22 @@
 """Checkpoints, which appear whole or not at all, and the start of a run or its resumption.
 
-The parts of a checkpoint: a tree of arrays each, on the disk of all processes.
+A checkpoint is a folder private/checkpoints/STEP/{note.json, PART, PART, ...}. The ledger is not in
+it: the note names the ledger line at which the checkpoint was taken, which must still be in the
+file when the run is resumed. That line was on the disk before, so no checkpoint is ahead of its
+ledger, however long a thread takes to write it during the training. Private state passes through
+sealed.
 
-Each part is written by orbax, and its checksum is in the checkpoint's note, as orbax has none for
-the values of large arrays; large state comes in many parts, so that writing needs no second copy of
-it, but for the one from which a thread writes beside the training. Of several processes each writes
-the parts of its own units, as safetensors, since orbax writes arrays of the host for the first
-process alone; all must see one disk, and any number of processes reads either.
+Parts. Each part is a tree of arrays, on a disk that all processes see. Orbax writes it, and its
+checksum is in the note, as orbax has none for the values of large arrays. Large state comes in many
+parts, so that writing needs no second copy of it, except for the copy from which a thread writes
+during the training. Of several processes each writes the parts of its own units, as safetensors,
+since orbax writes arrays of the host for the first process only. Any number of processes reads
+either form.
 
-private/checkpoints/STEP/{note.json, PART, PART, ...}: `checkpoint_parts` writes and reads the
-parts. Private state passes through sealed. The ledger is not in here: the note names the ledger
-line at which the checkpoint was taken, which must still be in the file when the run is resumed.
-That line was on the disk before: however long a thread writes beside the training, no checkpoint is
-ahead of its ledger.
-
-The start of a run, and its resumption: identity, ledger and state.
-
-Rules: the records must be those of the first start, dealt to the same units (a keyed fingerprint in
-private state); the ledger must contain the line at which the checkpoint was taken, charge all steps
-that metrics and votes know of, and be what this machine's journal last saw; steps that were charged
-and lost stay charged; noise bits are always fresh.
+Start and resumption. The records must be those of the first start, dealt to the same units (a keyed
+fingerprint in private state). The ledger must contain the line at which the checkpoint was taken,
+charge all steps that metrics and votes record, and be the one that this machine's journal last saw.
+Steps that were charged and lost stay charged. Noise bits are always fresh.
 """
 
 from __future__ import annotations
@@ -99,7 +96,7 @@ class Parts:
     """The parts of a checkpoint that this process writes, while every other writes its own."""
 
     def __init__(self, folder: Path, parts: Iterable[tuple[str, Any]], beside: bool):
-        """Begins to write them; what fails is told by `sums`.
+        """Begins to write them; `sums` raises what fails.
 
         Args:
             folder: The unfinished checkpoint, on a disk that all processes see.
@@ -293,7 +290,7 @@ class Saving:
             yield
         except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
             shutil.rmtree(self.unfinished, ignore_errors=True)  # the release may need the space
-            why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
+            why = FULL if FULL in str(error) else reason(error)[:120] # deep in the message of orbax
             raise UserError(f"checkpoint {self.folder / str(self.step)} cannot be written ({why}); "
                             "earlier ones are kept: free some space, then resume the run"
                             ) from error
@@ -327,7 +324,7 @@ def _owner_only(folder: Path) -> None:
 
 
 def note_checkpoint(folder: Path, step: int, *names: str) -> Json:
-    """These values of a checkpoint's note.
+    """Returns the named values of a checkpoint's note.
 
     Raises:
         UserError: When it is damaged or lacks one.
@@ -381,7 +378,7 @@ def begin_state(files: RunFolder, state: State, method: Method, layout: teachers
                 ledger: Ledger, keep: int) -> Saving:
     """Begins a checkpoint that names the ledger line at which it is taken.
 
-    It is written beside the training where the memory has room for a copy of the state, and the
+    It is written during the training where the memory has room for a copy of the state, and the
     state itself lies on the devices.
 
     Args:
@@ -480,7 +477,7 @@ FIXED = (*MEANING, "seed", "data_notes", "judged_by")
 
 
 def refuse_used(root: Path) -> None:
-    """Refuses a folder for a new run that holds anything, or is no folder of a disk.
+    """Refuses a folder for a new run that holds anything, or is not a folder of a disk.
 
     Raises:
         UserError: For such a folder.
@@ -493,11 +490,11 @@ def refuse_used(root: Path) -> None:
 
 
 def create(root: Path, config: Json) -> RunFolder:
-    """A new run.
+    """Makes the folder of a new run.
 
     Raises:
-        UserError: When the folder holds anything, which is left untouched; what another start left
-            that was killed before it wrote config.json is nothing.
+        UserError: When the folder holds anything, which is left untouched; the remains of a start
+            that was killed before it wrote config.json do not count.
     """
     folder = RunFolder(root)
     refuse_used(root)
@@ -520,7 +517,7 @@ def opened(root: Path, config: Json, resume: bool) -> RunFolder:
 
 
 def reopen(root: Path, config: Json) -> RunFolder:
-    """An existing run to go on with.
+    """Opens an existing run to go on with.
 
     Raises:
         UserError: When there is none, or when a field that decides the meaning of the run differs;
@@ -581,7 +578,7 @@ def run_identity(files: RunFolder, records: Private[Records], deal: Callable[[by
                  resumed: bool, seed: int | None) -> Partition:
     """Deals the records by a key that is made at the first start and kept in private/.
 
-    A fingerprint of the records and the dealing lies beside the key.
+    A fingerprint of the records and the dealing is stored with the key.
 
     Args:
         files: The run folder.
@@ -647,7 +644,7 @@ def open_run_ledger(files: RunFolder, mechanism: Mechanism, public: Json, resume
         if not charged(files, public).meaning:
             return _declared(files, mechanism, public, meaning, witness)
         if books.published(books.read(files.ledger)):
-            # a published bound speaks of all votes of a run: there may be no more of them
+            # a published bound covers all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
                             "is finished; start a new run, whose epsilon adds to this one's")
         return Ledger.open(files.ledger, witness, hosts.count())
@@ -687,7 +684,7 @@ def _meaning(public: Json) -> str:
 
 def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str,
               witness: Witness) -> Ledger:
-    """Opens a ledger that knows of purchases alone, and says of which configuration it is."""
+    """Opens a ledger that has only purchases, and declares its configuration in it."""
     header, budget = books.read(files.ledger)[0], public["budget"]
     promised = {"epsilon": float(budget["epsilon"]), "delta": budget["delta"],
                 "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit})}
@@ -706,12 +703,12 @@ def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str
 
 
 def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger:
-    """Opens the ledger of a finished run, for one release more. Raises: as `ledger`."""
+    """Opens the ledger of a finished run, for one release more. Raises: as `open_run_ledger`."""
     return Ledger.open(files.ledger, _Folder(files, mechanism, journal))
 
 
 def of_torn_lines(ledger: Ledger) -> str:
-    """Says what lines that a crash tore cost a run; nothing where they cost nothing.
+    """Returns what lines that a crash tore cost a run; empty where they cost nothing.
 
     Args:
         ledger: The run's open ledger.

@@ -1,8 +1,7 @@
 """The costs of a configuration or a run, also data-dependent, and second opinions on them.
 
-Data-dependent accounting of a finished run: for the data holder's eyes, or, once, published.
-
-The number that stops training, is printed by it and stands in privacy.json as `epsilon` is always
+The data-dependent accounting of a finished run is for the data holder, or is published once. The
+epsilon that stops the training, that it prints, and that is `epsilon` in privacy.json is always
 data-independent.
 """
 
@@ -196,7 +195,7 @@ def _noise_source(files: RunFolder, config: Json) -> str:
 
 
 def cross_check(root: Path) -> Json:
-    """The epsilon of `dp_accounting` beside ours: for each event of a ledger, and for all of them.
+    """The epsilon of `dp_accounting` and ours: for each event of a ledger, and for all of them.
 
     Args:
         root: The run folder.
@@ -255,7 +254,7 @@ def data_dependent_reading(root: Path) -> Json:
         root: The run folder.
 
     Returns:
-        A record for the data holder alone, as private as the records.
+        A record for the data holder only, as private as the records.
 
     Raises:
         UserError: A run that kept no votes, or whose mechanism has no such accounting.
@@ -330,7 +329,7 @@ class _Others:
 
 
 def _others(mechanism: Mechanism, totals: Account) -> _Others:
-    """Returns the charges of a run but for those of its rounds, of which alone the votes tell."""
+    """Returns the charges of a run except those of its rounds; the votes cover only rounds."""
     rounds, delta = {event for event, _ in mechanism.events(1)}, totals.header["delta"]
     others = tuple(pair for pair in totals.spent() if pair[0] not in rounds)
     if not others:

@@ -41,8 +41,8 @@ def preset_options(preset: Preset, dataset: str) -> DataOptions:
         dataset: KIND or KIND:PLACE.
 
     Returns:
-        The preset's own options for its kind of data set. For another kind it is the size alone,
-        and that only where the images have none of their own.
+        The preset's own options for its kind of data set. For another kind it is only the size,
+        where the images have none of their own.
     """
     kind = dataset.partition(":")[0]
     source = data.SOURCES.get(kind)
@@ -102,8 +102,8 @@ def load_preset_data(name: str, preset: Preset, dataset: str, stated: DataOption
         name: The name of the preset.
         preset: The preset.
         dataset: KIND or KIND:PLACE.
-        stated: The options, of which those that the user left out are as `options` returns them;
-            None where the user stated none.
+        stated: The options, of which those that the user left out are as `preset_options` returns
+            them; None where the user stated none.
 
     Returns:
         The data set.
@@ -320,7 +320,7 @@ def _refuse(request_for: RequestFor, supposed: undeclared.Supposed) -> None:
 
 
 class _Quiet(Notices):
-    """Tells of failures alone."""
+    """Reports failures only."""
 
     def private(self, line: str) -> None:
         """Keeps the line to itself."""
@@ -349,7 +349,7 @@ def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
 
 
 def _is_infinite(value: object) -> bool:
-    """Whether it is the number infinity, which says that there is no bound."""
+    """Whether it is the number infinity, which means that there is no bound."""
     return isinstance(value, float | np.floating) and math.isinf(value)
 
 
@@ -412,7 +412,7 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: Any, uni
 class Repeats:
     """Trainings of one configuration on the same records.
 
-    Each release states its own epsilon alone: whoever sees all of them sees what the sums promise.
+    Each release states only its own epsilon: for all of them together the sums are promised.
 
     Attributes:
         releases: One for each training.
@@ -435,7 +435,7 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
            seed: int | None = None, log: Callable[[str], None] = tell, **options: Any) -> Repeats:
     """Trains `n` times on the same records: for a mean over trainings, and how far they differ.
 
-    Each training spends an epsilon of its own, and they add up. The sum is said before anything is
+    Each training spends an epsilon of its own, and they add up. The sum is shown before anything is
     spent; with `total_epsilon` it is refused where it is more.
 
     Args:
@@ -453,7 +453,7 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
         The trainings.
 
     Raises:
-        UserError: As `fit`, and for a number of trainings that is none.
+        UserError: As `fit`, and for a number of trainings below 2.
         BudgetExceeded: As `fit`; trainings before it are done and stay.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 2:

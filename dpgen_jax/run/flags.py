@@ -46,7 +46,7 @@ def folder_of_first_word(word: str) -> Path | None:
 
 
 def _folders_beside(path: Path) -> list[str]:
-    """The folders of the folder that this one would lie in, as they would be typed."""
+    """Sibling folders, as they would be typed, to suggest in an error."""
     with contextlib.suppress(OSError):
         return sorted(str(path.parent / other.name) for other in path.parent.iterdir()
                       if other.is_dir())
@@ -126,10 +126,10 @@ def kept_words(method: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def resumed_words(argv: Sequence[str]) -> list[str]:
-    """Returns the arguments of a command, in which `--resume RUN` stands for those of that run.
+    """Returns the arguments of a command, with `--resume RUN` replaced by those of that run.
 
     Args:
-        argv: The arguments; what is stated beside RUN takes the place of what was stated then.
+        argv: The arguments; options after RUN replace those that were stated then.
 
     Raises:
         UserError: As `words`.
@@ -222,7 +222,7 @@ def as_read(options: DataOptions, known: Json, kind: str) -> DataOptions:
 
 
 def data_words(root: Path, options: Sequence[str]) -> list[str] | None:
-    """Returns the flags by which a run read its data set; None where it does not say.
+    """Returns the flags by which a run read its data set; None where they are not noted.
 
     Args:
         root: The run folder.
@@ -331,7 +331,7 @@ class Reading:
 def budget_for(reading: Reading, method: str, args: Train[Any], spec: Spec, n: int) -> Budget:
     """Returns the budget of a run whose data are not typed yet.
 
-    Where the flags do not say, it is that of the preset that will serve the data.
+    Where the flags do not state it, it is that of the preset that will be used for the data.
 
     Args:
         reading: The reading.
@@ -365,7 +365,7 @@ def trained_on(args: Train[Any], n: int, tested: bool) -> int:
         tested: Whether they bring one.
 
     Raises:
-        UserError: As `held_out.hold_out`.
+        UserError: As `parts.hold_out`.
     """
     share = args.data.test_fraction
     if share is None:

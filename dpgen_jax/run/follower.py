@@ -1,4 +1,4 @@
-"""The processes of a run that do not lead: each does with its own units what the leader tells.
+"""The processes of a run that do not lead: each carries out orders of the leader on its own units.
 
 They have no run folder, no ledger and no source of noise, and decide nothing.
 """
@@ -115,8 +115,8 @@ class Follower:
     """The state of a process between two orders.
 
     Attributes:
-        plan: The plan of the run with the records of all units, until they are dealt; whoever
-            holds it elsewhere keeps them in memory.
+        plan: The plan of the run with the records of all units, until they are dealt; another
+            reference to it keeps them in memory.
         method: The method.
         layout: How the units lie on the devices.
         records: Sealed, on the devices of this process.
@@ -144,7 +144,7 @@ class Follower:
         self.method, self.layout = plan.method, plan.layout
 
     def follow(self) -> int:
-        """Does what the leader tells, until it tells that the run has ended.
+        """Carries out the leader's orders until the run has ended.
 
         Returns:
             The exit code of the leader.
@@ -157,7 +157,7 @@ class Follower:
     def _run(self, stop: Stop) -> int:
         """Carries out orders until the last one; returns the exit code that comes with it.
 
-        Where this process was asked to stop the leader is told, and decides.
+        If this process is to stop, it informs the leader, which decides.
         """
         orders: dict[str, Callable[..., None]] = {
             "look": self.look, "deal": self.deal, "begin": self.begin, "restore": self.restore,
@@ -170,7 +170,7 @@ class Follower:
             orders[order](**words, **arrays)
 
     def look(self, folder: str, run: str) -> None:
-        """Says whether this process sees the run folder, for which network disks take a while."""
+        """Reports whether this process sees the run folder, which network disks may delay."""
         until = time.monotonic() + SHARED_WITHIN
         while not (there := _holds(Path(folder), run)) and time.monotonic() < until:
             time.sleep(0.2)
@@ -192,7 +192,7 @@ class Follower:
         self.state = checkpoint.restore_state(Path(folder), self.method, self.layout, step)
 
     def warmed(self) -> None:
-        """Says which units of this process are pretrained."""
+        """Reports which units of this process are pretrained."""
         streaming.warmed(self._units, self.layout)
 
     def pretrain(self, chunk: int, first: int, n: int) -> None:
@@ -218,7 +218,7 @@ class Follower:
             self._units, self.layout, size), beside)
 
     def saved(self) -> None:
-        """Waits until it is written; the leader hears of what fails."""
+        """Waits until it is written; failures are reported to the leader."""
         with contextlib.suppress(Exception):
             if self.parts:
                 self.parts.sums()

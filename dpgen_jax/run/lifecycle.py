@@ -57,7 +57,7 @@ def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
 
 def purchase_lines(method: str, config: MethodConfig, class_epsilon: float,
                    supposed: Supposed) -> list[str]:
-    """Returns the lines of a rehearsal that ends where the run would buy what nobody declared.
+    """Returns the lines of a rehearsal that ends where the run would buy what is not declared.
 
     Args:
         method: The name of the method.
@@ -99,10 +99,10 @@ def datasets(supposed: Supposed) -> Iterator[Dataset]:
 
 
 def refuse(request: Request, dataset: Dataset) -> None:
-    """Refuses what a run would refuse before it spends anything; in silence where nothing is wrong.
+    """Refuses what a run would refuse before it spends anything; prints nothing.
 
     Args:
-        request: What the user asks for.
+        request: The user's request.
         dataset: The data, or such as they could be.
 
     Raises:
@@ -113,7 +113,7 @@ def refuse(request: Request, dataset: Dataset) -> None:
 
 
 def _silent_rehearsal(line: str) -> None:
-    """Says nothing: the run itself does."""
+    """Prints nothing: the run itself does."""
 
 
 def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Supposed) -> str:
@@ -168,10 +168,10 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
     Each stage takes the values of earlier ones and gives the next, and none is changed.
 
     Args:
-        request: What the user asked for.
+        request: The user's request.
         dataset: The records and their public schema.
         log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else, and what failed beside the
+        notices: Tells the data holder what concerns nobody else, and what failed apart from the
             release.
 
     Returns:
@@ -179,7 +179,7 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
 
     Raises:
         UserError: For a request, records or a folder that do not fit, before anything is spent.
-        BudgetExceeded: Where the budget does not allow what was asked for, or no step.
+        BudgetExceeded: Where the budget does not allow the request, or no step.
         SystemExit: With its exit code, after a signal that ended the run early.
     """
     notices = notices or Notices()
@@ -201,12 +201,12 @@ def join(request: Request, dataset: Dataset) -> Callable[[], int]:
     """Joins a run that another process leads, with the units of this one.
 
     Args:
-        request: What the user asked for, of all processes alike.
+        request: The user's request, of all processes alike.
         dataset: The records, of all processes alike.
 
     Returns:
         A function that takes part in the run and returns the exit code of the process that leads.
-        It keeps the records of this process's units alone, once they are dealt, if nobody else
+        Once the records are dealt, it keeps only those of this process's units, if nobody else
         keeps the others.
 
     Raises:
@@ -218,7 +218,7 @@ def join(request: Request, dataset: Dataset) -> Callable[[], int]:
 
 
 def _silent(line: str) -> None:
-    """Says nothing: the process that leads says it."""
+    """Prints nothing: the process that leads does."""
 
 
 def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | None = None
@@ -226,7 +226,7 @@ def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notic
     """Returns what a run would do, in lines; nothing is written, charged or drawn.
 
     Args:
-        request: What the user asks for.
+        request: The user's request.
         dataset: The records and their public schema.
         log: Prints a line of the run.
         notices: Tells the data holder what concerns nobody else.

@@ -1,22 +1,21 @@
 """The loop of a run: afford, reserve in the ledger, run a compiled block of rounds, settle, log.
 
-Digests of the random bits of each round, by which bits that were used twice are found later.
+One loop serves all methods. It passes private values on sealed, and publishes only what the
+method's public side computed from released values.
 
-A run appends a line for each round to private/noise_digests.txt: the number of the round; 128 bits
-of BLAKE2b of the bits that its noise is made of, and of those that its units were sampled by, where
-they were, keyed with the secret key of private/identity.json; and how many random numbers of the
-round were the same as another one of it. It is written while the round is computed, before the
-ledger counts it as made and before anybody learns what it released; of a round that a crash loses
-it may be missing. A client in a process of its own keeps such a file of its answers.
+Digests of the random bits of each round reveal later whether bits were used twice. A run appends a
+line for each round to private/noise_digests.txt. The line has the number of the round; 128 bits of
+BLAKE2b of the bits of its noise, and of the bits that sampled its units, if any did, keyed with the
+secret key of private/identity.json; and how many random numbers of the round were the same as
+another one of it. It is written while the round is computed, before the ledger counts the round as
+made and before anybody learns what it released. The line of a round that a crash loses may be
+missing. A client in a process of its own keeps such a file of its answers.
 
-What a digest tells. Bits are drawn uniformly, 96 of them or more for each number, and no function
-of them but the digest and the noisy sum is kept. Whoever has no key cannot tell digests from random
-numbers. Whoever has the key, and so all of private/, would have to try 2^96 bit strings of the
-smallest release there is before one fits, so the noise cannot be taken off a sum that was released;
-he has the records beside the key, and learns nothing from the noise.
-
-It is written once for all methods. It handles private values sealed, and tells the world only what
-the method's public side computed from released values.
+What a digest reveals. Bits are drawn uniformly, 96 of them or more for each number, and no function
+of them but the digest and the noisy sum is kept. Without the key, nobody can distinguish digests
+from random numbers. Whoever has the key, and so all of private/, would have to try 2^96 bit strings
+of the smallest release there is before one fits, so the noise cannot be removed from a released
+sum. Such a person also has the records, and learns nothing from the noise.
 """
 
 from __future__ import annotations
@@ -415,11 +414,11 @@ def _digest(key: bytes, row: np.ndarray) -> str:
 def twice(bits: np.ndarray) -> int:
     """Returns how many 96-bit numbers are the same as another one, of those that are compared.
 
-    Of n numbers, more than 2^16, a share f = 2^16 / n is compared: those below a threshold, since
-    of two that are the same it takes both or neither, and 2^12 at even distances. So of k numbers
-    that are there twice, none is seen with a chance of (1 - f)^k, and of fewer than 2^12 different
-    ones that fill all places some always are. Of n fresh numbers any two are the same with a chance
-    below n^2 / 2^97.
+    If there are n > 2^16 numbers, a share f = 2^16 / n of them is compared: those below a
+    threshold, which selects both or neither of two equal numbers, and 2^12 more at even distances.
+    So if k numbers occur twice, none of them is seen with a chance of (1 - f)^k; and if fewer than
+    2^12 different numbers fill all places, some repetition is always seen. Among n fresh numbers
+    any two are the same with a chance below n^2 / 2^97.
 
     Args:
         bits: uint32 [..., 3]; of bits in another form nothing is compared.
@@ -449,7 +448,7 @@ def read_digests(path: Path) -> list[Line]:
         path: The file.
 
     Raises:
-        UserError: A line that is no round and digest.
+        UserError: A line that is not a round with its digest.
     """
     text = files.read_bytes(path, LARGEST).decode("ascii", "replace")
     whole, _, _ = text.rpartition("\n")
@@ -467,7 +466,7 @@ def repeated_digests(lines: Sequence[Line]) -> list[tuple[int, ...]]:
     """Returns the rounds that had the same bits, as tuples of their numbers.
 
     Args:
-        lines: As `read` returns them.
+        lines: As `read_digests` returns them.
     """
     by_digest: dict[str, list[int]] = collections.defaultdict(list)
     for line in lines:
@@ -640,7 +639,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
                hooks: Hooks = Hooks()) -> State:
     """Runs the public training of `Method.post_training`, from its start to its end or to a stop.
 
-    It reads released values alone and costs nothing.
+    It reads released values only and costs nothing.
 
     Args:
         method: A method that has post-training.

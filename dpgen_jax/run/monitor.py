@@ -1,17 +1,16 @@
 """The monitor of a run: samples of its generator while it trains, their judge, and the best one.
 
-The best generator of a run so far, by a public measure of its samples.
+All of it is computed from released values, and from public records where they are named. So it
+costs no privacy, and whoever picks a step, a preset or a seed by it stays within the promise of
+each run.
 
-It lies in private/, as checkpoints do, so that a run that is resumed still knows it. All of it was
-made of released values: the choice reads no record, and costs what was charged for all steps.
+The judge is public records, or samples of an earlier release. An earlier release carries
+information on its records, and so does a generator that was picked by it. So all that the earlier
+release cost is charged to this run as well, before the first step, and the steps get what is left.
 
-The judge of a run's generator: public records, or samples of an earlier release.
-
-An earlier release tells of records. A generator that was picked by it tells what it tells, so that
-all it cost is charged to this run as well, before the first step, and the steps get what is left.
-
-All of it is computed from released values, and from a public data set where one is named: it costs
-no privacy, and whoever picks a step, a preset or a seed by it stays within the promise of each run.
+The best generator so far, by a public measure of its samples, lies in private/, as checkpoints do,
+so that a resumed run still knows it. It was made of released values only: the choice reads no
+record, and costs what was charged for all steps.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Best:
     Attributes:
         path: Its file, which need not exist.
         score: Its measure; below 0 before there is one.
-        step: The step after which it stood so.
+        step: The step after which it was taken.
     """
 
     def __init__(self, path: Path):
@@ -80,8 +79,8 @@ class Best:
     def instead_of(self, last: Release, log: Callable[[str], None]) -> Release:
         """Returns the release with the best generator, whose statement says of which step that is.
 
-        The step is no secret: it follows from released values and the records that judge, which are
-        public or were paid for.
+        The step is not secret: it follows from released values and the records that judge, which
+        are public or were paid for.
 
         Args:
             last: The release with the last generator; it is returned where there is no better one.
@@ -115,7 +114,7 @@ JUDGE_PREFIX = "release:"
 NAMED_JUDGES = "release that judges: "
 """The start of the names of the events of the run whose release judges."""
 JUDGE_SAMPLES = 2000
-"""Records to test on."""
+"""The most records to test on."""
 JUDGE_SEED = 7
 """The seed of the samples of a release."""
 SAME = 0.5
@@ -135,7 +134,7 @@ def judging_cost(options: MonitorOptions, protects_clients: bool) -> Events:
     """Returns the events of the run whose release judges: those of all that it charged.
 
     They have names of their own. Where both runs have rounds of the same noise, or bought the same,
-    equal events would pass for what the run that is judged has paid for already.
+    equal events would be mistaken for what the run that is judged has paid for already.
 
     Args:
         options: What the user wants to see.
@@ -232,16 +231,16 @@ def judge_rows(options: MonitorOptions, spec: Spec) -> Rows | None:
 
 
 def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> Dataset:
-    """Returns the data set, which says so where its own records would judge the run.
+    """Returns the data set, marked `uncovered` if its own records would judge the run.
 
-    What they tell of a generator, and which one is kept, would be published, and no epsilon covers
-    it. They are its own if they are read from the same files, or if most are the same; a few may be
-    so by chance, as empty images are.
+    The scores of a generator by these records, and which generator is kept, would be published, and
+    no epsilon covers that. The records that judge are its own if they are read from the same files,
+    or if most of them are the same; a few may be the same by chance, as empty images are.
 
     Args:
         options: What the user wants to see.
         dataset: The records of the run.
-        public: Those that judge, as `rows` returns them.
+        public: Those that judge, as `judge_rows` returns them.
     """
     if public is None or earlier_release(options):
         return dataset
@@ -264,26 +263,26 @@ def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:
 SAMPLES = 2000
 """Synthetic records of an evaluation, and of each of its tests."""
 SCHEDULE = networks.Schedule("watch", epochs=1, min_steps=200, mlp_times=1)
-"""Short: a training of 2,000 records must not be felt beside the run."""
+"""Short: a training on 2,000 records must not slow the run down noticeably."""
 COLUMNS = 8
 GRIDS = 20
-"""Sample grids of a run that TensorBoard gets where no evaluations are asked for."""
+"""Sample grids of a run that TensorBoard gets where no evaluations are requested."""
 
 GLANCES, FEWEST = 5, 20
-"""How often cheap measures are taken where nobody says, and of how many steps at least."""
+"""How often cheap measures are taken by default, and the fewest steps of a run that has them."""
 GLANCED = 500
 """Synthetic records of each draw that cheap measures read."""
 
 @dataclasses.dataclass
 class Monitor:
-    """Called after each block of steps; looks when one of its steps has come.
+    """Called after each block of steps; judges the generator when one of its steps has come.
 
     Attributes:
         options: What the user wants to see.
         steps: The steps of the whole run.
         generator: From a state to the release as it stands.
         public: Real, public records to test on, or None.
-        last: The step at which it looked last.
+        last: The step at which it judged last.
         best: Keeps the generator that does best on `public`, where that is wanted.
     """
 
@@ -295,7 +294,7 @@ class Monitor:
     best: Best | None = None
 
     def __call__(self, state: State, writer: MetricsWriter) -> dict[str, float]:
-        """Looks at the generator, if it is time.
+        """Judges the generator, if it is time.
 
         Args:
             state: The state after a block of steps.
@@ -348,7 +347,7 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
 
 
 def judge(release: Release, public: Rows | None) -> dict[str, float]:
-    """Judges a release by its samples, whose seeds are fixed: steps differ by the generator alone.
+    """Judges a release by its samples, whose seeds are fixed: steps differ only in the generator.
 
     Args:
         release: A generator or a classifier.
@@ -357,8 +356,8 @@ def judge(release: Release, public: Rows | None) -> dict[str, float]:
     Returns:
         `synthetic_accuracy`: of an MLP that is trained on synthetic records and tested on other
         synthetic ones, high where classes differ; `spread`: see there, near 0 where a class has
-        collapsed; `public_accuracy`: of the same MLP on `public` records. Of a classifier the last
-        alone, of itself, where there are public records.
+        collapsed; `public_accuracy`: of the same MLP on `public` records. For a classifier only the
+        last one, of itself, where there are public records.
     """
     if release.classifies:
         return {} if public is None else {

@@ -1,6 +1,6 @@
 """The stages of a run that write and spend nothing: declare, check, plan; and who is protected.
 
-All that can be wrong with a request or its records is found here, before there is a run folder.
+All errors of a request or its records are found here, before there is a run folder.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
         data: The data set.
 
     Raises:
-        UserError: The method is not proven for subjects, or a side release covers records alone.
+        UserError: The method is not proven for subjects, or a side release covers records only.
     """
     if data.subjects is None:
         return
@@ -318,7 +318,7 @@ def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, 
         One line each; none where all is well.
 
     Raises:
-        UserError: A budget that is no protection.
+        UserError: A budget that does not protect.
     """
     known = stamp_of_run(budget, seed, config, who)
     lines = [] if known.kind == "valid" else [f"guarantee: {known.text}"]
@@ -433,7 +433,7 @@ class Plan:
     """All that is decided before a run begins; the later stages read nothing else of the request.
 
     Attributes:
-        request: What the user asked for.
+        request: The user's request.
         method: The method, built.
         config: Its complete configuration.
         spec: The public schema of the records.
@@ -447,7 +447,7 @@ class Plan:
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
-        content: A digest of what the records were read from, for the journal alone; sealed.
+        content: A digest of what the records were read from, for the journal only; sealed.
     """
 
     request: Request
@@ -479,7 +479,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.
 
     Args:
-        request: What the user asked for.
+        request: The user's request.
         dataset: The records and their public schema.
         log: Prints a line of the run.
 
@@ -488,7 +488,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
 
     Raises:
         UserError: For a request that contradicts itself.
-        BudgetExceeded: Where the budget does not allow what was asked for.
+        BudgetExceeded: Where the budget does not allow the request.
     """
     if request.resume and request.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
@@ -517,7 +517,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
 
 
 def _begun(request: Request) -> Json:
-    """Returns the precisions in which a run that goes on began; empty where nothing says them.
+    """Returns the precisions in which a run that goes on began; empty where they are not noted.
 
     Raises:
         UserError: The run's config.json is damaged.
@@ -623,7 +623,7 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
     spec = to_json(dataset.spec)
     names = spec.pop("class_names", [])
-    spec.pop("targets", None)  # these concern evaluations alone
+    spec.pop("targets", None)  # these concern evaluations only
     described: Json = to_json({
         "method": request.method, "preset": request.preset, "dataset": dataset.name,
         "records": protected.counts.get("records"), "spec": spec, "class_names": names,
@@ -643,15 +643,16 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
 
 DEALT = "records as dealt"
 COPIES = 2
-"""of records of which it is not known whether they lie in mapped files: as read and as dealt"""
+"""Copies of records that may not lie in mapped files: as read and as dealt."""
 SMALLEST = 5e4
-"""The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
+"""The fewest bytes of a part that is named: what is shown as 0.0 MB is of no use."""
 BESIDE = "a gigabyte or so of programs, reading and writing"
-"""The memory that shapes do not say; `benchmarks.large_table` measures it for `marginals`."""
+"""The memory that does not follow from shapes; `benchmarks.large_table` measures it for
+`marginals`."""
 
 
 def memory_line(plan: Plan) -> str:
-    """Returns what lies in memory in a run; what a compiled step takes beside it comes on top.
+    """Returns what lies in memory in a run; what a compiled step takes is not included.
 
     Args:
         plan: The plan of the run.

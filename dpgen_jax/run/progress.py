@@ -1,11 +1,10 @@
 """Shows the progress of a run, also while it compiles, and stops it.
 
-How long a stage of a run is silent: until its first block is compiled and computed.
-
-Nothing tells this beforehand: neither the size of a program nor its number of operations says how
-long XLA will optimise it. What a program of the same shapes took on this machine the last time says
-so, and is remembered beside the journal; without it the seconds that have gone are shown, and no
-estimate.
+A stage of a run shows nothing until its first block is compiled and computed. The time cannot be
+estimated beforehand: neither the size of a program nor its number of operations predicts how long
+XLA will optimise it. The best estimate is the time that a program of the same shapes took on this
+machine before, which is remembered in the journal's folder. Without it the elapsed seconds are
+shown, and no estimate.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from dpgen_jax.core.files import Json, json_bytes, write_together
 COMPILING_FILE, MOST = "compiling.json", 500
 """The name of the file, and how many programs it holds at most."""
 TICK, SILENCE = 1.0, 60.0
-"""Seconds between two signs of life on a terminal, and between two lines elsewhere."""
+"""Seconds between two updates on a terminal, and between two lines elsewhere."""
 
 
 def program(arrays: Any, *numbers: int) -> str:
@@ -136,7 +135,7 @@ class Stop:
     """A request to stop, which a run looks at between blocks of steps.
 
     Attributes:
-        signal: The signal that asked; None: nobody did.
+        signal: The signal that requested it; None: no signal did.
         out_of_time: Whether the run's time was over, or too short for another block.
     """
 
@@ -164,8 +163,8 @@ class Stop:
     def __call__(self) -> bool:
         """Returns whether the run must stop.
 
-        It is asked between blocks: the time from one question to the next is what a further block
-        would take, and one that would end too late is not begun.
+        It is called between blocks: the time from one call to the next is what a further block
+        would take, and a block that would end too late is not begun.
         """
         now = time.monotonic()
         block = 0.0 if self._untimed else max(0.0, now - self._last_look)
@@ -268,7 +267,7 @@ class Notices:
         """Names what fails within, which costs no more than itself."""
         try:
             yield
-        except Exception as error:  # of any kind: what was paid for must not hang on it
+        except Exception as error:  # of any kind: what was paid for must not depend on it
             self.failure(f"{what} failed ({reason(error)})")
 
 
@@ -281,8 +280,8 @@ def reason(error: Exception) -> str:
 class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
-    The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate. `Waiting` says that it still runs.
+    The first block is compiled, so its time does not predict that of the others: until it is there
+    no time is estimated, and it enters no estimate. `Waiting` shows that it still runs.
     """
 
     def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
@@ -290,7 +289,7 @@ class Bar:
         """Begins a bar.
 
         Args:
-            total: The steps at its end; None: nobody can tell, as the answers decide.
+            total: The steps at its end; None: not known, as the answers decide.
             start: The steps at its beginning.
             unit: The name of a step.
             shown: Whether anything is shown.
@@ -304,7 +303,7 @@ class Bar:
                          if shown and (total is None or start < total) else None)
 
     def advance(self, steps: int, shown: Json) -> None:
-        """Moves the bar by some steps, and shows values by name beside it."""
+        """Moves the bar by some steps, and shows values by name next to it."""
         self._n += steps
         if self._waiting is None:
             return
@@ -355,6 +354,6 @@ def clock() -> Callable[[], float]:
 def public_seconds(seconds: float) -> float:
     """Returns seconds to a tenth, as files that may be shared hold times.
 
-    Finer digits help nobody who watches a run, and could tell of the records that were computed on.
+    Finer digits do not help to watch a run, and could depend on the records that were computed on.
     """
     return round(seconds, 1)

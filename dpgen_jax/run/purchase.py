@@ -1,14 +1,12 @@
 """Entries of a table's schema that are bought under differential privacy, and their price.
 
-Entries of a table's schema that are bought under differential privacy.
+There are two ways to buy. `buy_entries` buys the entries of a draft that are marked `private`.
+`buy_schema` buys a schema that nobody declared: kinds, nulls, bounds, names. For it the header of
+the table is public. All counts come from one `Survey`, and everything else is computed from its
+noisy counts: once it is charged, no message and no error depends on a record.
 
-The journal knows of a purchase before anything is drawn for it. The schema file holds its events,
+The journal records a purchase before anything is drawn for it. The schema file lists its events,
 and every run on the same records charges them.
-
-A schema that nobody declared, bought under differential privacy: kinds, nulls, bounds, names.
-
-The header of the table is public. All counts come from one `Survey`, and all that follows is
-computed from its noisy counts: once it is charged, no message and no error depends on a record.
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ def remembered(bought: Events, content: Private[str], out: Path, log: Callable[[
         bought: Its events.
         content: A sealed digest of the data; of an empty text, where it is not known.
         out: The file that is to hold what is bought.
-        log: Tells the data holder alone what was spent on these records before.
+        log: Tells only the data holder what was spent on these records before.
 
     Returns:
         The events, with the name of this purchase.
@@ -255,15 +253,15 @@ def without_value(document: Json) -> tuple[str, ...]:
     """Returns the names of the columns that still have an entry `private`.
 
     Args:
-        document: A schema, as `buy` returns it.
+        document: A schema, as `buy_entries` returns it.
     """
     return tuple(name for name in document["columns"] if _private(document, name))
 
 
 SCALES = (1, 2, 4, 8, 16)
-"""How many bins are seen as one, where one alone does not stand out of the noise."""
+"""How many bins are merged, where a single one does not stand out of the noise."""
 KEPT = 0.95
-"""The share of the values that bounds must hold, or more bins are seen as one."""
+"""The share of the values that bounds must contain, or more bins are merged."""
 NEAR = 0.1
 """Bounds that begin below this share of their end begin at zero."""
 DIGITS = 3
@@ -425,7 +423,7 @@ def typical(entries: Json, code: float) -> str:
 
 
 SHARE = 0.1
-"""The part of epsilon by which the training has less; the names cost this part of delta."""
+"""The part of epsilon that the training loses; the names cost this part of delta."""
 KINDS_PART = 0.2
 """The part of the price, in mu squared, that goes to the kinds: these need large counts only."""
 CLEAR = 4.0
@@ -440,8 +438,8 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
 
     What is spent is what Gaussian releases lose by it: with mu of the whole budget and mu' of
     (1 - share) of its epsilon, the queries have sqrt(mu^2 - mu'^2). By itself that is more than the
-    share of epsilon, and beside a training it is the share, since Gaussian releases add their
-    squares.
+    share of epsilon; together with a training it is the share, since the squares of Gaussian
+    releases add up.
 
     Args:
         columns: The columns whose kinds are bought.
@@ -471,7 +469,7 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
 
 
 def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
-    """Refuses a purchase that so few records cannot pay off, by public numbers alone.
+    """Refuses a purchase that so few records cannot pay off, by public numbers only.
 
     Args:
         made: The survey.
@@ -486,7 +484,7 @@ def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
 
 
 def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
-    """Returns the error of a purchase that would tell nothing."""
+    """Returns the error of a purchase that would be useless."""
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
         f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
@@ -549,7 +547,7 @@ def _mu(epsilon: float, delta: float) -> float:
 
 
 NULLABLE = 2.0
-"""Likewise, of nulls: a flag too many does less harm than one too few."""
+"""As `CLEAR`, for counts of nulls: a flag too many does less harm than one too few."""
 COVERED = 0.5
 """The share of the rows of a label that its classes must have, if its values are numbers."""
 

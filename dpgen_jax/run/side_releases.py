@@ -1,8 +1,8 @@
 """The side releases of a run: the entries of a schema, and noisy class counts.
 
 Each is charged in the ledger before it is made, once, and the steps get what is left. The events of
-a purchase name the run, or the command, that made it: where two bought the same, equal events would
-pass for each other, and a run would take what it bought itself for what its schema cost.
+a purchase name the run, or the command, that made it: if two bought the same, equal events could
+not be distinguished, and a run would mistake its own purchase for the cost of its schema.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def purchases(rows: Iterable[Json]) -> Events:
         Their events.
 
     Raises:
-        UserError: Where a row is no event.
+        UserError: Where a row is not an event.
     """
     try:
         return events.from_json([{key: value for key, value in row.items() if key != "records"}

@@ -1,15 +1,14 @@
 """The spending of earlier runs on the same records, from this machine's journal, and its sum.
 
-Sums over the runs on the same records, by basic composition: epsilons and deltas are added.
-
-Only runs count whose promise implies that of the run which starts: the same relation, and the same
-unit or clients, whose records it covers one by one. The others are named, and so are those without
-a guarantee; beside them no total can be promised. A run that goes on counts with what it claims:
-its budget, or what its ledger charges where that is more, as after a line that a crash tore; the
-others with what the journal last knew of them.
+The sum is by basic composition: epsilons and deltas are added. It includes only runs whose promise
+implies the promise of the run that starts: the same relation, and the same unit, or clients whose
+records it covers one by one. The other runs are named, and so are those without a guarantee; with
+such runs no total can be promised.
 
 A run counts with its whole budget once it has spent anything, or is under way, since it may be
-resumed. `sums` adds them up.
+resumed. A run that is resumed counts with what it claims: its budget, or what its ledger charges
+where that is more, as after a line that a crash tore. The others count with what the journal last
+recorded of them.
 """
 
 from __future__ import annotations
@@ -107,10 +106,10 @@ class Start:
 def _counts(run: Run, promise: Promise) -> bool:
     """Whether a run's promise implies this one.
 
-    What holds for all records of a client holds for each of them. Subjects are told apart by a
+    What holds for all records of a client holds for each of them. Subjects are distinguished by a
     column of the records: one record that changes may change two of them, or their number. What
     holds for one client or subject holds for no other grouping, and for none where clients were
-    simulated; how many rows were kept of one is no part of the promise.
+    simulated; how many rows were kept of one is not part of the promise.
     """
     covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
     same = not promise.subjects or run.subjects == promise.subjects
@@ -197,7 +196,7 @@ NOTHING = Private("")
 
 
 class Spender(Protocol):
-    """A thing that the journal remembers: the folder of a run, or a purchase without one."""
+    """An entry of the journal: the folder of a run, or a purchase without one."""
 
     @property
     def root(self) -> Path:
@@ -230,13 +229,13 @@ Witnesses = Callable[[Spender], Witness]
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """By what the same records are known again.
+    """The facts by which the same records are recognised.
 
     Attributes:
         records: The sealed records; None before they are read, where a schema is bought first.
         content: A digest of the file or folder that the records are read from, sealed; of an empty
-            text, where it is not known. A schema that is bought is another one each time, and so
-            are the records that are read by it.
+            text where it is not known. A schema that is bought is another one each time, and so are
+            the records that are read by it.
         grouping: From the journal's key to a digest of which records belong to one client or
             subject; nothing where each is its own.
     """
@@ -255,7 +254,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
         identity: Of the records.
         mechanism: The mechanism, or what is promised by it.
         start: The run.
-        log: Tells the data holder alone, since the line depends on the records.
+        log: Tells only the data holder, since the line depends on the records.
 
     Yields:
         The witnesses of the run that starts meanwhile.

@@ -1,7 +1,7 @@
 """The stages of a run that write, spend and train: begin, deal, train, release.
 
-The order of what they do to the disk is what a crash at any moment is safe by: the journal is
-asked, the folder is made, the ledger is opened, and only then is anything charged or drawn.
+The order of their writes makes a crash at any moment safe: the journal is read, the folder is made,
+the ledger is opened, and only then is anything charged or drawn.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Drawings = dict[str, Callable[[Path], object]]
 
 
 def write_pictures(files: RunFolder, release: Release, notices: Notices, log: Log) -> None:
-    """Draws a first look at a release, anew in a resumed run.
+    """Draws a first look at a release, again in a resumed run.
 
     It is release/samples.png, a row for each class, or of a table release/samples.csv and
     marginals.png; nothing of a classifier; and curves.png of the public metrics. One that cannot be
@@ -103,7 +103,7 @@ def _images(release: Release, log: Log) -> Drawings:
 
 
 def nothing_shown(x: np.ndarray) -> str:
-    """Returns the shade of which all images are; empty where there is something to see.
+    """Returns the shade that all images have; empty where there is something to see.
 
     Args:
         x: Images uint8 [n, H, W, ch].
@@ -145,7 +145,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
            notices: Notices, log: Callable[[str], None]) -> Release:
     """Writes the release, then the last checkpoint by `keep`, then the pictures.
 
-    What fails after the release costs itself alone, and a line.
+    A failure after the release loses only what failed, and is logged.
 
     Args:
         files: The run.
@@ -178,7 +178,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
 
 def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
            ) -> None:
-    """Copies the release to the object store that the user named; failing costs a line.
+    """Copies the release to the object store that the user named; a failure is only logged.
 
     Args:
         files: The run.
@@ -239,7 +239,7 @@ def _release(files: RunFolder, release: Release, post_steps: int) -> None:
 
 
 def _save(files: RunFolder, release: Release, post_steps: int) -> None:
-    """Writes the release, and which one it is, by which an audit knows it from another."""
+    """Writes the release, and which one it is, by which an audit recognises it."""
     release.save(files.release)
     digest = contents.described(files.release / "config.json")["generator_sha256"]
     stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
@@ -248,7 +248,7 @@ def _save(files: RunFolder, release: Release, post_steps: int) -> None:
 
 
 def leave_where_seconds_count(training: Training, state: State) -> None:
-    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so.
+    """Ends a run that SIGTERM stopped, with only a checkpoint, where the user wants it so.
 
     Args:
         training: The training that was stopped.
@@ -309,7 +309,7 @@ class Trained:
     Attributes:
         state: The state after the last step, and after the post-training.
         class_counts: The noisy class counts that were bought, or None.
-        noise_source: What may be said of where the noise came from.
+        noise_source: The public description of the source of the noise.
         save: Writes the last checkpoint, unless it is there.
         best: The best generator of the run, where it is to be released.
     """
@@ -325,7 +325,7 @@ class Trained:
 def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """Makes or reopens the run folder and its ledger, and listens to signals within.
 
-    Before the folder is made it is looked up what was spent on these records.
+    Before the folder is made, the journal is searched for what was spent on these records.
 
     Args:
         plan: The plan of the run.
@@ -372,7 +372,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         log: Prints a line of the run.
 
     Returns:
-        The records of each unit, and what was bought beside the steps.
+        The records of each unit, and what was bought in addition to the steps.
 
     Raises:
         UserError: For class counts on the disk that this ledger never paid for.
@@ -507,7 +507,7 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None, notices: Not
         if plan.method.refinement:
             try:
                 arrays = bundle.refined(plan.method.refinement, public, arrays)
-            except Exception as error:  # of any kind: what was paid for must not hang on it
+            except Exception as error:  # of any kind: what was paid for must not depend on it
                 notices.failure(f"the model goes without its refinement, which failed "
                                 f"({reason(error)}); to refine it, at no cost in privacy: "
                                 f"{run_folder.go_on(plan.files.root)}")

@@ -46,7 +46,7 @@ class Training:
         notices: Tells what failed and did not stop the run.
         charged: The name under which the epsilon that was charged is shown.
         elapsed: Seconds since the training began, over all of its parts.
-        saving: The checkpoint that is being written beside the training, if any.
+        saving: The checkpoint that is being written during the training, if any.
         stopped: Seconds for which the last checkpoint stopped the training, if there was one.
     """
 
@@ -125,7 +125,7 @@ class Training:
                                    self.layout.slab, self.runtime.steps_per_call)
         self.stop.begin_stage()
         total = planned if state.step < planned or limit <= planned else None
-        # Beyond the plan the budget alone says whether there is a step to wait for.
+        # Beyond the plan only the budget decides whether there is a further step.
         shown = self.monitor.options.progress and (
             total is not None or loop.affordable(self.method, self.ledger, 1) > 0)
         bar = Bar(total, state.step, "step", shown, program)

@@ -1,25 +1,22 @@
 """Data that nobody declared: what the flags do not state is derived, or bought from the budget.
 
-The start of a run whose data nobody declared: its ledger opens before they are typed.
+A value that the flags do not state is a public constant, or is bought under differential privacy,
+or is read from the records where the user accepts that or nothing is promised. A run always reports
+which values these are.
 
-In this order: the run folder with a config.json that says what is asked for, the ledger, the charge
-(in the ledger and in the journal), the draw, the answer. A crash before the charge has spent
-nothing; one between the charge and the answer has spent it, and a resume charges again for a new
-draw; where the answer is there, nothing is bought again.
+Order of a purchase. The ledger of the run opens before the data are typed. The steps are: the run
+folder with a config.json that names the request, the ledger, the charge (in the ledger and in the
+journal), the draw, the answer. A crash before the charge has spent nothing. A crash between the
+charge and the answer has spent it, and a resume charges again for a new draw. Once the answer is
+there, nothing is bought again.
 
-The names of the classes of an image folder, bought under differential privacy.
+Image folders. The set of class folders is a function of private records: one image in a folder of
+its own distinguishes neighbours. So a folder whose classes nobody declared is read by the names
+that come out of a stable histogram. Images of other folders become empty slots, and the run charges
+the purchase.
 
-Which class folders there are is a function of private records: one image in a folder of its own
-tells neighbours apart. A folder whose classes nobody declared is therefore read by the names that
-come out of a stable histogram; images of other folders become empty slots, and the run charges the
-purchase.
-
-What is taken is a public constant, or bought under differential privacy, and always said.
-
-A CSV file without a schema, or with one that declares a part of its columns.
-
-What is missing is bought under differential privacy, or, where the user accepts that or nothing is
-promised, read from the records. What came of it lies in the run folder as schema.yaml.
+Tables. A CSV file may have no schema, or one that declares a part of its columns. The missing
+entries are bought, or read from the records. The result is schema.yaml in the run folder.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ class Purchase:
         content: A digest of the data, for the journal; sealed.
         total: The value of --total-epsilon, or None.
         typed: The words of the command, the method first.
-        paid: Events of purchases that the run will charge beside it.
+        paid: Events of purchases that the run will charge in addition.
     """
 
     root: Path
@@ -114,7 +111,7 @@ class Answer:
 
     Attributes:
         flags: Flags that declare it.
-        line: What a terminal says of it.
+        line: The line on it for a terminal.
         bought: The purchases that no schema holds, as `Dataset.bought` has them.
         files: Further files of the run folder, by name.
     """
@@ -189,7 +186,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
 
 @contextlib.contextmanager
 def remembered(root: Path | None) -> Iterator[None]:
-    """Adds to an error before the training what becomes of the purchase that came before it.
+    """Adds to an error before the training what happens to the purchase that came before it.
 
     Args:
         root: The run folder, or None.
@@ -236,7 +233,7 @@ def _ledger(files: RunFolder, purchase: Purchase, witness: spending.Witnesses) -
 
 
 def _kept(files: RunFolder, answer: Answer) -> Answer:
-    """Writes an answer, its last file last: where that is there, the others are."""
+    """Writes an answer, its last file last: where that one exists, the others do."""
     row = {"flags": list(answer.flags), "line": answer.line, "bought": list(answer.bought)}
     write_together(files.root, answer.files | {files.answer.name: json_bytes(to_json(row))})
     return answer
@@ -252,7 +249,7 @@ class Names:
 
     Attributes:
         names: The names, of which there may be none.
-        line: What a terminal says of them.
+        line: The line on them for a terminal.
     """
 
     names: tuple[str, ...]
@@ -274,7 +271,7 @@ class Names:
 
 
 def refuse_useless_names(n: int, epsilon: float, delta: float) -> None:
-    """Refuses a purchase that so few images cannot pay off, by public numbers alone.
+    """Refuses a purchase that so few images cannot pay off, by public numbers only.
 
     Args:
         n: The number of all images.
@@ -318,7 +315,7 @@ def names_price_line(epsilon: float, delta: float) -> str:
 
 
 def buy_names(path: str, epsilon: float, delta: float) -> Names:
-    """Draws the names of the classes of an image folder, whose `cost` is charged already.
+    """Draws the names of the classes of an image folder, whose `names_cost` is charged already.
 
     Args:
         path: The folder.
@@ -326,9 +323,9 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
         delta: Likewise.
 
     Guarantee:
-        That of `schema_queries.categories`, at `SHARE` of epsilon and delta: unit, an image file
-        with the folder it lies in; replace-one, the number of files is public. All else here is
-        computed from the released names.
+        That of `single_releases.categories`, at `NAMES_SHARE` of epsilon and delta: unit, an image
+        file with the folder it lies in; replace-one, the number of files is public. All else here
+        is computed from the released names.
 
     Returns:
         The names that can be declared.
@@ -375,7 +372,7 @@ def with_kind(words: Sequence[str]) -> Reading:
 
 
 def undeclared_folder(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
-    """Adds what the flags do not say of an image folder: channels, size, and names of classes.
+    """Adds what the flags do not state of an image folder: channels, size, and names of classes.
 
     Nothing is added where nothing is promised, or where the user accepts what is read from the
     records: then the loader reads all of it. A resumed run takes what it had.
@@ -510,7 +507,7 @@ DRAFTED = ("every column is in --schema {}; the entries that its read_from_data 
 
 
 def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
-    """Declares what the flags do not say of a CSV file.
+    """Declares what the flags do not state of a CSV file.
 
     Args:
         reading: The reading.
@@ -522,7 +519,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
         The reading, with the flag of a whole schema.
 
     Raises:
-        UserError: The header does not fit the flags, or the purchase would tell nothing; said
+        UserError: The header does not fit the flags, or the purchase would be useless; raised
             before anything is spent.
     """
     path = locate(reading.place.partition(":")[2])
@@ -537,7 +534,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
     names = parsing.csv_header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
-        return _with_declared(reading, args, partial)  # `schema.read` says what is wrong with it
+        return _with_declared(reading, args, partial)  # `schema.read` raises what is wrong with it
     for name in columns:
         if name not in names:
             raise UserError(f"{path}: column {name!r} is missing{nearest(name, names)}; "
@@ -659,9 +656,9 @@ def _survey(args: Train[Any], path: Path, n: int, wanted: run_purchase.Wanted, b
 
 
 def _check_declared(args: Train[Any], cells: Cells, wanted: run_purchase.Wanted) -> None:
-    """Refuses declared entries and cells that are wrong whatever the other columns turn out to be.
+    """Refuses declared entries and cells that are wrong whatever the other columns are.
 
-    Constraints wait for the others: `schema.parse` says which of them do not fit.
+    Constraints wait for the others: `schema.parse` checks them.
     """
     declared = wanted.declared.get("columns", {})
     unknown = {"kind": "categorical", "categories": [run_purchase.OTHER],
@@ -679,7 +676,7 @@ def _check_declared(args: Train[Any], cells: Cells, wanted: run_purchase.Wanted)
 
 def _supposed(args: Train[Any], cells: Cells, wanted: run_purchase.Wanted, budget: Budget,
               events: Events, prices: tuple[str, ...] = ()) -> Supposed:
-    """The table as it could be, with what it says of the price of what is missing."""
+    """A supposed table, with the lines on the price of what is missing."""
     spec = presets.numbers(len(set(cells.columns) - {wanted.label, args.data.unit}))
     what = "if all columns were numbers, and the label of two classes"
     if wanted.label is None:
@@ -742,7 +739,7 @@ def _read(cells: Cells, wanted: run_purchase.Wanted, path: Path, unit: str | Non
 
 
 def _joined(drafted: Json, declared: Json) -> Json:
-    """A draft with all that the schema of some columns says beside them, purchases among it."""
+    """A draft with the other entries of the schema of some columns, its purchases included."""
     read = dict.fromkeys([*declared.get("read_from_data", []), *drafted["read_from_data"]])
     document = declared | drafted | {"read_from_data": [*read]}
     schema.parse(document, "--schema")
@@ -750,7 +747,7 @@ def _joined(drafted: Json, declared: Json) -> Json:
 
 
 def _said(document: Json, wanted: run_purchase.Wanted, purchase: Purchase, alone: float) -> str:
-    """The line on a purchase: what it cost, and what it came to, all of it released."""
+    """The line on a purchase: its cost and its result, all of it released."""
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
              if entries.get("categories") == [run_purchase.OTHER]]

@@ -27,7 +27,7 @@ MOST = 2**30
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PICTURE_CHUNKS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"pHYs", b"tRNS", b"gAMA", b"sRGB", b"cHRM",
                   b"sBIT", b"bKGD"}
-"""PNG chunks that hold numbers alone"""
+"""PNG chunks that hold only numbers"""
 
 
 def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -37,7 +37,7 @@ def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
         path: The file.
 
     Raises:
-        UserError: It is no regular file.
+        UserError: It is not a regular file.
     """
     yield from _inside(path.name, files.read_bytes(path, MOST))
 
@@ -103,7 +103,7 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _bounded(data: bytes, gzip_wrapped: bool = False) -> bytes:
-    """Unpacks at most `MOST` bytes of a stream; nothing of what is no such stream."""
+    """Unpacks at most `MOST` bytes of a stream; returns nothing for anything else."""
     with contextlib.suppress(zlib.error, EOFError, OSError):
         if gzip_wrapped:
             return gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST)
@@ -120,14 +120,14 @@ ABSOLUTE = re.compile(
     rb"|shared|projects?|export|groups?|users|cluster|beegfs|ceph|dbfs|teamspace|datasets?)"
     rb"/(?:[\w.-]{1,2}/)?[\w.-]{3,}|[A-Za-z]:\\{1,2}(?:Users|Documents and Settings)\\)")
 IN_TEXTS = re.compile(rb"(?<!\w)[A-Za-z]:\\{1,2}[\w. -]+\\|\\\\[\w.-]+\\[\w.$-]+\\")
-"""Drives and shares of Windows, which a few million numbers hold somewhere by chance"""
+"""Drives and shares of Windows, which a few million numbers contain somewhere by chance"""
 COMMON = {"root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "guest",
           "test", "nobody", "localhost", "local", "host", "default", "data", "home"}
-"""Names of users and hosts that are words of their own, and are not searched for"""
+"""Names of users and hosts that are common words, and are not searched for"""
 Word = tuple[str, bytes]
 """The name of a secret, and its bytes"""
 SHORT = 6
-"""Bytes below which a word is searched for in texts alone: numbers hold it by chance"""
+"""Words of fewer bytes are searched for in texts only: numbers contain them by chance."""
 WORDS = bytes([9, 10, 13, *range(32, 127)])
 """Bytes of texts"""
 
@@ -148,9 +148,9 @@ def kept_private(folder: Folder, findings: Findings) -> None:
         findings.add("private/ and the ledger are for their owner alone", Verdict.UNCHECKED,
                      "on Windows the folder in which the run lies decides who may read it")
         return
-    # What lies in an unfinished checkpoint, which others cannot enter, gets its mode at the end.
+    # Files of an unfinished checkpoint, which others cannot enter, get their modes at the end.
     there = [Path(at, name) for at, folders, files in os.walk(private)
-             for name in (*folders, *files)]  # which passes over what goes meanwhile
+             for name in (*folders, *files)]  # which skips what is removed meanwhile
     inside = {path for path in there
               if any(parent.name.endswith(".unfinished") for parent in path.parents)}
     files = _modes([folder.files.ledger, private, *{*there} - inside])
@@ -166,7 +166,7 @@ def kept_private(folder: Folder, findings: Findings) -> None:
 
 
 def _modes(paths: list[Path]) -> list[tuple[Path, os.stat_result]]:
-    """The modes of files, but for those that went meanwhile, as old checkpoints do."""
+    """The modes of files, except those that are removed meanwhile, such as old checkpoints."""
     files = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -175,12 +175,12 @@ def _modes(paths: list[Path]) -> list[tuple[Path, os.stat_result]]:
 
 
 def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> None:
-    """Searches the release for what it may not hold.
+    """Searches the release for what it may not contain.
 
     Args:
         folder: The folder, with a release.
         findings: Where findings are added.
-        further: What else is searched for, as names of subjects.
+        further: Further words to search for, such as names of subjects.
     """
     names = sorted(folder.release.rglob("*"))
     known = (MAY_HOLD | {"audit"}) if not folder.whole else MAY_HOLD

@@ -1,4 +1,4 @@
-"""The promise of a release, made anew from the ledger and config.json."""
+"""The promise of a release, recomputed from the ledger and config.json."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dpgen_jax.run.monitor import Best
 
 
 def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
-    """Checks what a release alone says: that its parts agree with each other.
+    """Checks a release by itself: its parts must agree with each other.
 
     Args:
-        folder: A release alone, with a statement.
+        folder: A release without its run, with a statement.
         findings: Where findings are added.
         same: Whether this version made it.
     """
@@ -51,7 +51,7 @@ def _costs(folder: Folder, findings: Findings) -> None:
     """Compares the events of a statement with the mechanism that config.json builds."""
     privacy, mechanism = folder.statement, folder.mechanism
     if mechanism.cost_depends_on_answers:
-        return  # how many queries were answered stands in the ledger alone
+        return  # only the ledger has the number of answered queries
     listed = {json.dumps({k: v for k, v in event.items() if k != "count"}, sort_keys=True):
               event.get("count", 0) for event in to_json(privacy.get("events", []))}
     due = mechanism.events(privacy.get("steps", 0))
@@ -67,7 +67,7 @@ def _costs(folder: Folder, findings: Findings) -> None:
 
 
 def stated(folder: Folder, findings: Findings) -> None:
-    """Says what the release promises; only a promise that holds for all of it is one.
+    """Adds what the release promises; it passes only if the promise holds for all of it.
 
     Args:
         folder: The folder, which has a statement.
@@ -81,7 +81,7 @@ def stated(folder: Folder, findings: Findings) -> None:
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
-    """Compares privacy.json with what ledger and config.json give.
+    """Compares privacy.json with what the ledger and config.json imply.
 
     Args:
         folder: The folder of a run, whose version is this one, with a statement.
@@ -109,7 +109,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
 
 
 def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
-    """Whether a statement may be of a ledger, by what takes no time to compare."""
+    """Whether a statement may belong to a ledger, by fields that are fast to compare."""
     targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
     between = statements.between_hosts(book.account.processes)
     return (statement.get("events") == to_json(statements.stated_events(book.account.spent()))
@@ -118,7 +118,7 @@ def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
 
 
 def _steps(folder: Folder, findings: Findings, book: Book) -> None:
-    """Compares the steps of a statement with rounds and checkpoints; says what came after it."""
+    """Compares the steps of a statement with rounds and checkpoints; reports any later ones."""
     check = "privacy.json speaks of steps that were charged"
     made, charged = folder.statement.get("steps", 0), book.account.steps
     taken = checkpoint.steps(folder.files.checkpoints)
@@ -147,7 +147,7 @@ def as_written(folder: Folder, findings: Findings) -> bool:
         findings: Where findings are added.
 
     Returns:
-        Whether it is known what was written; earlier runs have not noted it.
+        Whether it is known what was written; earlier versions did not note it.
     """
     path = folder.files.released
     known = read_json(path).get("privacy_sha256") if path.exists() else None
@@ -182,10 +182,11 @@ def _short(value: Any) -> str:
 
 
 def _expected(folder: Folder, book: Book) -> Json:
-    """The statement of a ledger and the configuration, and of nothing else.
+    """The statement that the ledger and the configuration imply.
 
-    Steps and the step that was kept are taken from the statement, and compared apart. So are, and
-    not compared, the noise sources of the clients of a federation, which they alone know.
+    Steps and the step that was kept are taken from the statement, and compared separately. The
+    noise sources of the clients of a federation are taken from it too, but not compared, since only
+    the clients know them.
     """
     config, account, written = folder.config, book.account, folder.statement
     seeded = config.get("seed") is not None
@@ -303,7 +304,7 @@ def holds(folder: Folder) -> bool:
 
 
 def named(folder: Folder) -> Json:
-    """Returns the digest of the generator that is released, by which a report knows its audit.
+    """Returns the digest of the generator that is released, by which a report recognises its audit.
 
     Args:
         folder: The folder; there need be no release.

@@ -1,4 +1,4 @@
-"""Reads what a folder says of itself, as much of it as can be read, and changes nothing."""
+"""Reads the parts of a folder, as far as they can be read, and changes nothing."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Book:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A run folder, the folder of a client, or a release alone; parts are read when asked for.
+    """A run folder, the folder of a client, or a release by itself; parts are read on demand.
 
     Attributes:
         root: The folder.
-        whole: True for the folder of a run or a client, False for a release alone.
+        whole: True for the folder of a run or a client, False for a release by itself.
     """
 
     root: Path
@@ -77,7 +77,7 @@ class Folder:
 
     @functools.cached_property
     def config(self) -> Json:
-        """config.json of the run, or of a release alone that of the release.
+        """config.json of the run, or of the release where there is no run.
 
         Raises:
             UserError: It is missing or damaged.
@@ -100,14 +100,14 @@ class Folder:
                                     file.fileno())
         except FileNotFoundError:  # no lock was ever taken
             return False
-        except OSError:  # locked, or nobody can tell
+        except OSError:  # locked, or not known
             return True
         return False
 
     def later(self) -> Folder:
-        """Returns the folder, of which a run that is going on has written more since.
+        """Returns the folder to be read again if a run that is going on has written more since.
 
-        A run charges first: what was read of it before is charged in a ledger that is read now.
+        A run charges first: all that was read of it before is charged in a ledger that is read now.
         """
         return Folder(self.root, self.whole) if self.in_use else self
 
@@ -141,17 +141,17 @@ class Folder:
         """The method's configuration, of config.json.
 
         Raises:
-            UserError: It is none of this version's.
+            UserError: It is not one of this version.
         """
         module = methods.get(self.config["method"])
         return from_json(module.Config, self.config["config"], "config")
 
     @functools.cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism, built anew of config.json.
+        """The mechanism, built again from config.json.
 
         Raises:
-            UserError: Such a mechanism cannot be.
+            UserError: There can be no such mechanism.
         """
         module = methods.get(self.config["method"])
         made: Mechanism = module.mechanism(self.method_config, contents.spec(self.config["spec"]))
@@ -169,7 +169,7 @@ class Folder:
 
     @property
     def version(self) -> str:
-        """The version of the package that made it; empty where it does not say."""
+        """The version of the package that made it; empty where it is not noted."""
         said = (self.config.get("versions", {}).get("dpgen_jax") if self.whole
                 else self.config.get("package_version"))
         return str(said or "")

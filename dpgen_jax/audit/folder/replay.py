@@ -1,4 +1,4 @@
-"""Non-interference replayed on the records of a run: one record changes, and one unit alone moves.
+"""Non-interference replayed on the records of a run: one record changes, and only one unit moves.
 
 The records are read as the run read them, and recognised by the keyed fingerprint in private/. Then
 one of them is replaced, and units are visited on both sets of records.
@@ -35,11 +35,13 @@ from dpgen_jax.release import contents
 from dpgen_jax.run import flags, planning, undeclared
 
 CHANGED, BESIDE, ROUNDS = 3, 2, 2
-"""Records that are changed one after the other, units beside theirs, and rounds of each visit"""
+"""Records that are changed one after the other, units visited in addition to theirs, and rounds of
+each visit."""
 SEARCHED = 40
 """Records and names of subjects that are searched for in the release"""
 LONG_ENOUGH = 6
-"""Letters of a name that is searched for: a shorter one may be part of any word or number"""
+"""The fewest letters of a name that is searched for: a shorter one may be part of any word or
+number."""
 
 
 def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings) -> list[Word]:
@@ -110,7 +112,7 @@ class _Typed:
 
 
 def _stated(folder: Folder, options: DataOptions) -> DataOptions:
-    """The options that are stated now, and beside them those that were typed for the run."""
+    """The options that are stated now, and those that were typed for the run."""
     names = [field.name for field in dataclasses.fields(DataOptions)]
     words = flags.data_words(folder.root, names) if folder.config.get("typed") else None
     before = cli.parse(_Typed, words or [], "audit", "").data
@@ -119,7 +121,7 @@ def _stated(folder: Folder, options: DataOptions) -> DataOptions:
 
 
 def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findings) -> None:
-    """Compares what config.json says of the data with what the loader says."""
+    """Compares the description of the data in config.json with that of the loader."""
     who = planning.protected_by(method, dataset)
     spec = to_json(dataset.spec)
     pairs = {"spec": ({k: v for k, v in spec.items() if k not in ("class_names", "targets")},
@@ -175,7 +177,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
 
 
 def told_to_a_unit(method: Method) -> np.ndarray:
-    """Returns what a round tells a unit in secret: that it counts; noise bits of a client are 0.
+    """Returns the private input of a unit that counts in a round; noise bits of a client are 0.
 
     Args:
         method: The method, built.
@@ -212,7 +214,7 @@ def _records(dataset: Dataset) -> list[Word]:
     chosen = {secrets.randbelow(len(dataset.y_train)) for _ in range(SEARCHED)}
     words: list[Word] = []
     for image in (np.ravel(dataset.x_train[i]) for i in sorted(chosen)):
-        if len(np.unique(image)) > 8:  # an image of one colour may be anything
+        if len(np.unique(image)) > 8:  # an image of one colour may occur by chance
             words += [("a record", image.tobytes()),
                       ("a record", (image / np.float32(255)).astype("<f4").tobytes())]
     return words

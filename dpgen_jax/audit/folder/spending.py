@@ -91,7 +91,7 @@ def of_this_run(folder: Folder, findings: Findings) -> None:
 
 
 def _identity(folder: Folder) -> list[str]:
-    """Says what is wrong with private/identity.json, by which the records were dealt."""
+    """Describes what is wrong with private/identity.json, by which the records were dealt."""
     path = folder.files.identity
     if (why := attempt(lambda: read_json(path))):
         return [why]
@@ -105,7 +105,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
-    """Repeats every line of the ledger with the mechanism that config.json builds.
+    """Recomputes every line of the ledger with the mechanism that config.json builds.
 
     Args:
         folder: The folder, whose version is this one.
@@ -139,14 +139,14 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
 
 
 def _differs(number: int, does: str, charged: Events, due: Events) -> str:
-    """Says how a line differs from what is due; nothing where it does not."""
+    """Describes how a line differs from what is due; empty where it does not."""
     have, want = ({event: n for event, n in merged if n} for merged in (charged, due))
     return "" if have == want else (f"line {number} of ledger.jsonl {does} {_named(charged)}; the "
                                     f"mechanism costs {_named(due)}")
 
 
 def shortfall(charged: Events, due: Events) -> str:
-    """Says which events are charged less often than they are due; nothing where none is.
+    """Names the events that are charged less often than they are due; empty where there are none.
 
     Args:
         charged: Pairs (event, count).
@@ -228,8 +228,8 @@ def class_counts(folder: Folder, findings: Findings) -> None:
 def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
     """Compares the entries of a schema and names of classes that were bought with the ledger.
 
-    What the release that judges cost is compared with nothing, as its run may lie elsewhere; that a
-    run with such a judge charges something for it is.
+    The cost of an earlier release that judges the run is not compared, as its run may lie
+    elsewhere; but a run with such a judge must charge something for it.
 
     Args:
         folder: The folder, whose version is this one.
@@ -248,7 +248,7 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
     due, paid = dict(listed(folder)), dict(charged)
     wrong = [f"{event.mechanism} is listed {n} times and charged {paid.get(event, 0)} times"
              for event, n in due.items() if paid.get(event, 0) < n]
-    # What the run itself bought and a crash lost is charged, and a schema need not list it.
+    # A purchase of the run itself that a crash lost is charged; no schema need list it.
     lost = side_releases.shorter(str(folder.config.get("run")))
     wrong += [f"the ledger charges {event.statement()}, which is listed nowhere"
               for event in paid if event not in due
@@ -293,7 +293,7 @@ def listed(folder: Folder) -> Events:
 
 
 def covered(folder: Folder, findings: Findings) -> None:
-    """Compares the number of records that the statement says purchases covered with theirs.
+    """Compares the number of records that purchases covered, by the statement, with theirs.
 
     Args:
         folder: The folder of a run, whose version is this one.
@@ -320,7 +320,7 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
     answer, bought = undeclared.stored(folder.root), folder.files.schema
     found = [answer.bought] if answer else []
     used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
-    # A run may go on with another schema than that which it bought itself; both are paid for.
+    # A run may go on with a schema other than the one that it bought; both are paid for.
     places = [str(bought)] * bought.is_file()
     if used and (not places or exists(used)):
         places.append(used)
@@ -348,11 +348,11 @@ def _named_purchase(charged: Events) -> str:
 
 ONCE = "no bits of noise or of secret draws were used twice"
 MOST_ROWS = 12
-"""Rows of metrics whose epsilon is computed anew, about, where that takes long"""
+"""The approximate number of rows of metrics whose epsilon is recomputed, where that is slow."""
 
 
 def against_releases(folder: Folder, findings: Findings) -> None:
-    """Compares what is charged with what metrics, votes and checkpoints know was released.
+    """Compares the charges with the releases that metrics, votes and checkpoints record.
 
     Args:
         folder: The folder.
@@ -440,12 +440,12 @@ def bits_once(folder: Folder, findings: Findings) -> None:
 
 
 def settled(book: Book) -> int:
-    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
+    """Returns how many rounds were completed, by the ledger; a crash may lose others."""
     return sum(record["steps"] for record in book.records if record["kind"] == "settle")
 
 
 def _draws(folder: Folder) -> bool:
-    """Whether the process of this folder draws noise of its own: a server has that of no client."""
+    """Whether the process of this folder draws noise; a server draws none for its clients."""
     mechanism = folder.mechanism
     return not folder.of_server and not isinstance(mechanism.noise, NoNoise)
 
@@ -459,7 +459,7 @@ def _steps_at(book: Book, lines: int) -> int:
 
 
 def _all_rows(folder: Folder) -> tuple[str, str]:
-    """Says what is wrong with the rows of metrics, or else what was looked at."""
+    """Reports what is wrong with the rows of metrics, or else what was compared."""
     account, rows = Account(), run_folder.every(folder.files.metrics)
     spent_at: dict[int, list[Events]] = {}
     for record in folder.later().book.records:

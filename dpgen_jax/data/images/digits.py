@@ -323,8 +323,8 @@ def femnist(path_text: str, classes: int | None, image_size: int | None) -> Data
     fed_emnist_digitsonly_train.h5 (10): a group `examples` with a group per client, of `pixels`
     float [n, 28, 28] in [0, 1] and `label` int [n]. Pixels become round(255 x) and are not
     inverted: ink is dark on white paper, unlike MNIST. `clients` ranks the sorted names of the
-    groups. The held-out part is the file of the same name with `test` for `train` where it lies
-    beside; it has the same writers.
+    groups. The held-out part is the file of the same name with `test` for `train` where it lies in
+    the same folder; it has the same writers.
 
     With 36 declared classes the 62 of fed_emnist_train.h5 are merged: a capital and a small letter
     are one class, as Augenstein et al. 2020 and GS-WGAN (Chen et al. 2020, appendix C.2) have it.

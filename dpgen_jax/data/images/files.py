@@ -153,13 +153,13 @@ def decoded_pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ..
 
 
 def is_gray(path: Path) -> bool:
-    """Returns whether an image is gray, by its header alone.
+    """Returns whether an image is gray, by its header only.
 
     Args:
         path: The file.
 
     Raises:
-        Unreadable: It is no image.
+        Unreadable: It is not an image.
     """
     with _opened(path) as image:
         return image.mode in GRAY
@@ -224,7 +224,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
 ENDINGS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 MANY = 5000  # images, from which the cache is used and progress is shown
 BLOCK = 512  # images that are decoded before they enter the array
-RULES = "16 bits, transparency"  # by which files become images, as the cache knows them
+RULES = "16 bits, transparency"  # by which files become images, as named in the cache
 SKIPPED = ("a file that cannot be used as an image is an empty slot: it keeps its place, and "
            "nobody sees it")
 
@@ -262,7 +262,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     x_test, y_test = decoded.pixels[n:], y[n:]
     if empty[n:].any():
         x_test, y_test = x_test[~empty[n:]], y_test[~empty[n:]]
-    if n_files and not len(y_test):  # else it would depend on them whether others are held out
+    if n_files and not len(y_test):  # else these records would decide whether others are held out
         raise UserError(f"{name}: none of {n_files} test images can be used; replace them, or "
                         "leave the folder test out")
     data = assemble(name, len(names), (decoded.pixels[:n], y[:n]),
@@ -377,7 +377,7 @@ def _blocks(files: Sequence[Path | None], form: Form) -> Iterator[Decoded]:
 
 
 def _decoder(form: Form, mode: str, shape: tuple[int, ...] | None) -> Callable[[Path], np.ndarray]:
-    """Returns the function that decodes a file; of a shape that is no matter where all get one."""
+    """Returns the function that decodes a file; resized images may have any shape."""
     return partial(decoded_pixels, mode=mode, size=form.image_size,
                    shape=None if form.image_size else shape, resize=form.resize or "crop",
                    background=form.background or "white")

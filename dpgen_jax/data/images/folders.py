@@ -81,7 +81,7 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
 
 
 def _training(root: Path) -> tuple[Path, bool]:
-    """The folder of the training classes, and whether there may be one for tests beside it."""
+    """The folder of the training classes, and whether there may be one for tests next to it."""
     parts = (root / "train").is_dir() or (root / "test").is_dir() or not subfolders(root)
     return (root / "train" if parts else root), parts
 
@@ -97,7 +97,7 @@ def categories(path: str) -> list[str | None]:
 
 
 def has_tests(path: str) -> bool:
-    """Returns whether a folder of classes for tests lies beside that of the training."""
+    """Returns whether a folder of classes for tests lies next to that of the training."""
     root = locate(path)
     return _training(root)[1] and any(
         listed(root / "test" / name) for name in subfolders(root / "test"))
@@ -118,7 +118,7 @@ def content(path: str) -> str:
 
 
 def unread(place: Path) -> tuple[str, ...]:
-    """Returns the line for the data holder on what lies beside the images, and is not read.
+    """Returns the line for the data holder on what lies next to the images and is not read.
 
     Args:
         place: The folder of the class folders.

@@ -1,11 +1,10 @@
 """`npz:FILE`: arrays of images or features, whose headers are checked before anything is read.
 
-Features of a public network as a table: the arrays [n, F] of an npz file.
-
-Feature i is the column `fi`, a number from 0 to a public bound. A row is a function of its own
-record alone, so that replacing a record replaces one row. Beside the arrays that `npz` reads, the
-file may have `features_bound` (1 by default), `features_empty` bool [n] (the empty slots),
-`features_class_names`, `features_notes`, and `features_uncovered` [k, 2], the pairs of `Uncovered`.
+Features [n, F] of a public network make a table. Feature i is the column `fi`, a number from 0 to a
+public bound. A row is a function of its own record only, so that replacing a record replaces one
+row. In addition to the arrays that `npz` reads, a file of features may have `features_bound` (1 by
+default), `features_empty` bool [n] (the empty slots), `features_class_names`, `features_notes`, and
+`features_uncovered` [k, 2], the pairs of `Uncovered`.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
     The file has x_train [n, H, W] or [n, H, W, ch] (uint8, or float in [0, 1]) and y_train int [n];
     x_test and y_test alike, both or none; and client_id [n], integers or strings, the client of
     each training record, or none. Arrays float [n, F] in [0, 1] are features, which make a table
-    (`features`).
+    (`features_from_arrays`).
 
     Args:
         path_text: The file.

@@ -1,7 +1,8 @@
 """Public photographs: `cifar10:DIR`, `celeba:DIR` and `places365:DIR`.
 
-A pickle is a program for a stack machine that may import and call anything. The reader of
-CIFAR-10 parses the opcodes of a batch that it knows, and never calls anything.
+CIFAR-10 may come as pickles. A pickle is a program for a stack machine that may import and call
+anything. The reader here only parses the opcodes that a batch of CIFAR-10 has, and calls nothing
+that a file names.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 class _Refused(Exception):
-    """The file is no batch; the message is the reason."""
+    """The file is not a batch; the message is the reason."""
 
 
 @dataclasses.dataclass
@@ -64,7 +65,7 @@ class _Name:
 
 @dataclasses.dataclass
 class _Object:
-    """A call of `name`, noted and not made, and the state that the file gives to its result."""
+    """A call of `name`, recorded and not made, and the state that the file gives to its result."""
 
     name: str
     state: tuple[Any, ...] | None = None
@@ -330,7 +331,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
         attribute: `gender` (default) has classes female and male, by `Male`; `hair` has black,
             blond and brown, and images with none or several of the three are empty slots, so that n
             does not depend on how many they are. G-PATE (Long et al. 2021) and DataLens (Wang et
-            al. 2021), whose label it is, are silent on them.
+            al. 2021), whose label it is, do not mention them.
         classes: The number of classes that the user declares, or None.
         image_size: Pixels, 64 by default; the papers use 32 and 64.
         skip_bad: As `files.labelled`.
@@ -476,7 +477,7 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
     """Loads Places365-Standard (Zhou et al. 2017), RGB; val is the held-out part.
 
     It has two layouts: train/CATEGORY/*.jpg and val/CATEGORY/*.jpg, or the lists
-    categories_places365.txt, places365_train_standard.txt and places365_val.txt beside data_256/
+    categories_places365.txt, places365_train_standard.txt and places365_val.txt next to data_256/
     and val_256/ (or data_256_standard/, data_large/, ...), in whose order the records then are.
 
     Args:

@@ -1,13 +1,11 @@
 """One column of a schema: its kind, type and format, checked, and its cells that have no value.
 
-The types of a table's columns in pandas frames and Parquet files: the `dtype` of a schema.
+The `dtype` of a column is its type in pandas frames and Parquet files. Types are named as in
+pandas; `date` and `time` are the values of Python's `datetime`. A type says how values are stored,
+and changes nothing that is learned.
 
-They are named as pandas names them; `date` and `time` are the values of Python's `datetime`. They
-say how values are kept, and change nothing that is learned.
-
-Cells that have no value of their column, and the entries `odd` by which a schema reads them.
-
-Where a schema was bought, no cell may be an error: an error would tell what no epsilon covers.
+The entry `odd` of a schema says how cells are read that have no value of their column. Where a
+schema was bought, no cell may be an error: an error would reveal something that no epsilon covers.
 """
 
 from __future__ import annotations
@@ -93,14 +91,14 @@ WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 6
 FLOATS = ("float16", "float32", "float64")
 WITH_NULLS = {name: name.replace("uint", "UInt").replace("int", "Int") for name in WHOLE} | {
     "float32": "Float32", "float64": "Float64", "bool": "boolean"}
-"""Types of NumPy, and those of pandas beside them that have a null (a float has NaN)."""
+"""Types of NumPy, and the types of pandas with a null that stand for them (a float has NaN)."""
 WITHOUT_NULLS = (*WHOLE, "bool")
 PLAIN = {masked: name for name, masked in WITH_NULLS.items()}
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Parts of a second."""
 TEXTS = ("str", "string")
 FEWEST = 256
-"""Numbers of a float between the bounds of a column, at least."""
+"""The fewest values of a float type between the bounds of a column."""
 LAST_NANOSECOND = 2**63 / 10**9  # seconds since 1970
 
 
@@ -329,8 +327,8 @@ class Kind:
 
     Attributes:
         coded: The kind of `Column` that it is.
-        needed: The entries without which it says too little.
-        optional: The others that it may have, beside `nullable`.
+        needed: The entries that it must have.
+        optional: The others that it may have, in addition to `nullable`.
         written: What its texts are.
     """
 
@@ -427,7 +425,7 @@ def kind_of(name: str, entries: object) -> str:
         entries: Its entries.
 
     Raises:
-        UserError: For entries that are none, and a kind that is not known.
+        UserError: For malformed entries, and for an unknown kind.
     """
     if not isinstance(entries, dict):
         raise UserError(f"column {name}: give its entries, as in {{kind: integer, min: 0, max: 9}}")

@@ -1,19 +1,21 @@
 """Constraints between the columns of every row, and synthetic rows: decoded, mended, written.
 
+A schema lists its constraints as texts:
+
     constraints:
       - admitted <= discharged
       - total = price + tax - rebate
       - sex = male -> pregnant = no
       - age < 18 -> pay = null
 
-Operators stand between spaces, and a name that holds one between double quotes. A row whose cells
-of a comparison or sum are null, or special outside the bounds, fulfils it. The label stands on the
-left of an implication only, and is never changed. A table is float64 [n, K]: codes, the class last.
+Operators stand between spaces; a name that contains an operator stands in double quotes. A row
+satisfies a comparison or a sum if one of its cells in it is null, or special outside the bounds.
+The label may stand on the left of an implication only, and is never changed. A table is float64
+[n, K]: codes, the class last.
 
-Synthetic rows as users take them: decoded, and mended where they break a constraint.
-
-Everything that decodes what a method drew comes through `finished`. It reads the declared schema
-and the rows alone, so it is post-processing, and costs no privacy.
+All rows that a method drew are decoded by `finished`, which also mends the rows that break a
+constraint. It reads the declared schema and the rows only, so it is post-processing and costs no
+privacy.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class Sum:
     parts: tuple[tuple[int, Field], ...]
 
     def sum(self, table: np.ndarray) -> np.ndarray:
-        """Returns what the total is of the parts: float64 [n]."""
+        """Returns the sum of the parts: float64 [n]."""
         return np.sum([sign * part.values(table) for sign, part in self.parts], 0)
 
     def broken(self, table: np.ndarray) -> np.ndarray:
@@ -127,7 +129,7 @@ class Condition:
     value: float
 
     def holds(self, table: np.ndarray) -> np.ndarray:
-        """Returns in which rows it holds: bool [n]. A special value is equal to itself alone."""
+        """Returns in which rows it holds: bool [n]. A special value is equal only to itself."""
         if self.sign == "=":
             codes = table[:, self.field.at]
             return np.isnan(codes) if np.isnan(self.value) else codes == self.value
@@ -307,7 +309,7 @@ def _sum(named: list[Field], signs: list[str]) -> Sum:
 
 
 MOMENTS = ("date", "datetime", "time")
-"""How columns are written of which a method may learn the distance."""
+"""The ways of writing columns whose distance a method may learn."""
 
 
 def constrained_columns(spec: TableSpec) -> frozenset[str]:
@@ -326,7 +328,7 @@ def constrained_columns(spec: TableSpec) -> frozenset[str]:
 
 
 def determined_names(spec: TableSpec) -> tuple[str, ...]:
-    """Returns the names of the columns that are functions of others, by equations alone.
+    """Returns the names of the columns that are functions of others, by equations only.
 
     A sum without nulls and special values is one, and so is a category where each value of another
     column, or of the label, implies one value of it. A definition reads no column that is defined
@@ -356,10 +358,10 @@ def determined_names(spec: TableSpec) -> tuple[str, ...]:
 def determined_gaps(spec: TableSpec) -> tuple[tuple[str, str], ...]:
     """Returns the lower and the higher column, by name, of comparisons that are learned as a gap.
 
-    Both are dates or times, as two moments of one thing are near each other beside their bounds,
-    which two amounts need not be. The bounds overlap, and the lower one always has a value. A
-    column is the higher one once, and the lower one of no earlier pair, so that rows are made in
-    the order of the pairs.
+    Both are dates or times: two moments of one event are close to each other compared with their
+    bounds, which need not hold of two amounts. The bounds overlap, and the lower one always has a
+    value. A column is the higher one once, and the lower one of no earlier pair, so that rows are
+    made in the order of the pairs.
 
     Args:
         spec: The schema.
@@ -412,7 +414,7 @@ def computed_columns(spec: TableSpec, table: np.ndarray) -> np.ndarray:
 PASSES = 12
 """How often all constraints are looked at: mending one may break another."""
 NUMBERS = 2**24
-"""At most so many are drawn for them."""
+"""The most numbers that `check` draws for its random rows."""
 TRIED = 512
 """Rows drawn at random that must be mended before a schema is taken."""
 
@@ -426,7 +428,7 @@ class Finished:
         mended: How many rows broke each constraint as they were drawn, once columns that are
             functions of others were computed.
         replaced: How many rows could not be mended, and are copies of others of their class.
-        before: How many rows, beside these, the numbers are of.
+        before: How many further rows the numbers include.
     """
 
     codes: np.ndarray
@@ -456,7 +458,7 @@ class Finished:
 def finished(spec: TableSpec, encoded: np.ndarray, y: np.ndarray) -> Finished:
     """Decodes rows that a method drew, and mends those that break a constraint.
 
-    Labels are never changed. A row depends on itself alone, unless it cannot be mended.
+    Labels are never changed. A row depends on itself only, unless it cannot be mended.
 
     Args:
         spec: The schema.

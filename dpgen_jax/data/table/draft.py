@@ -1,9 +1,7 @@
 """A draft of a table's schema: what is read from the data, and how a schema is written.
 
-A draft of a table's schema: what is read from the data, and how a schema is written.
-
-A draft says of every entry that it was read from private records. An entry that is replaced by the
-word `private` can be bought under differential privacy instead (`run.purchase`).
+A draft marks every entry that was read from private records. If an entry is replaced by the word
+`private`, it can be bought under differential privacy instead (`run.purchase`).
 """
 
 from __future__ import annotations
@@ -30,11 +28,12 @@ from dpgen_jax.data.table.schema import ENCODING
 
 MAX_CATEGORIES = 100
 ENOUGH = 50
-"""Values from which the shape of a column of numbers is told."""
+"""The fewest values from which the shape of a column of numbers is drafted."""
 SPIKE, AMONG = 0.1, 20
-"""The share of a value that stands beside a range of as many others, at least."""
+"""A special value has at least this share of the cells, among more distinct values than this
+number."""
 TAIL = 0.02
-"""Below this share of the range lies the median of a heavy tail."""
+"""The median of a column with a heavy tail lies below this share of its range."""
 DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%m-%Y",
         "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%m/%d/%y", "%Y-%m")
 HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
@@ -55,7 +54,7 @@ def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = ""
         name: Its name.
         texts: Its cells.
         is_label: Whether it is the label, which is a category whatever it looks like.
-        dtype: The type in which it came, where it has one (`column_types`).
+        dtype: The type in which it came, where it has one (`columns`).
 
     Raises:
         UserError: It has no values, or it is a label with empty cells, or free text.
@@ -115,7 +114,7 @@ def ordered(texts: Iterable[str]) -> list[str]:
 def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
     """Returns the kind and bounds of a column of numbers.
 
-    Whole numbers that an integer column cannot tell apart are continuous.
+    Whole numbers that an integer column cannot distinguish are continuous.
 
     Args:
         low: The least value.
@@ -266,7 +265,7 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
         cells: The cells of a CSV file.
         label: The column of the classes; None for rows without classes.
         described: Entries of columns that are known without the data.
-        types: The types in which columns came, by name (`column_types`).
+        types: The types in which columns came, by name (`columns`).
 
     Returns:
         The document, whose `read_from_data` lists what was read.
@@ -319,13 +318,13 @@ def with_durations(names: Iterable[str]) -> TableSpec:
 
 
 def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
-    """Returns the entries of a column, of which the cells are read for what is not known."""
+    """Returns the entries of a column; what is not known is read from its cells."""
     made = _of_cells(name, texts, is_label, known, dtype)
     return made | _typed(name, made, dtype) if dtype else made
 
 
 def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
-    """Returns such entries but for the type."""
+    """Returns these entries without the type."""
     if "categories" in known:
         null = "true" if any(text in NULLS for text in texts) else "false"
         return {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
@@ -350,7 +349,7 @@ def _typed(name: str, made: Json, dtype: str) -> Json:
 
 
 def render(document: Json, source: str, remark: str = "") -> str:
-    """Writes a schema as YAML, with a comment beside each entry that comes from the records.
+    """Writes a schema as YAML, with a comment next to each entry that comes from the records.
 
     Args:
         document: The schema.

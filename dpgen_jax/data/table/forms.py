@@ -1,8 +1,8 @@
-"""How the values of a column are written: texts to codes and back, by the declared schema alone.
+"""How the values of a column are written: texts to codes and back, by the declared schema only.
 
-The code of a date is a number of days since 1970-01-01; of a date with a time, a number of seconds
-since then; of a time, seconds since midnight; of a duration, seconds. Other numbers are themselves,
-whatever stands around them, and a category is its index.
+The code of a date is the number of days since 1970-01-01; of a date with a time, the seconds since
+then; of a time, the seconds since midnight; of a duration, its seconds. The code of any other
+number is the number itself, without its unit and marks. The code of a category is its index.
 """
 
 from __future__ import annotations
@@ -261,13 +261,13 @@ EXACT = 2**53
 def python_reader(column: Column | None, exact: float = EXACT) -> Callable[[object], str]:
     """Returns `text` for the values of a typed column, in whose rows the types may be inferred.
 
-    What infers types looks at all rows: the cells 001 and 1.0 are numbers in one table, and texts
-    in another one that differs in one record. So a cell is here of the category that is the same
-    number or truth value, whether it is a text or not; and where types have lost what tells
-    values apart, it is refused.
+    Type inference reads all rows: the cells 001 and 1.0 are numbers in one table, and texts in
+    another one that differs in one record. So a cell has the category that is the same number or
+    truth value, whether it is a text or not. It is refused where its type has lost the difference
+    between values.
 
     Args:
-        column: The column; None for one of which the texts tell rows apart, as identifiers do.
+        column: The column; None for one whose texts distinguish rows, as identifiers do.
         exact: The whole number from which on its floats do not hold all of them.
 
     Returns:
@@ -309,7 +309,7 @@ def python_reader(column: Column | None, exact: float = EXACT) -> Callable[[obje
 
 @functools.lru_cache(1000)
 def _alike(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Returns the categories by the number or truth value that they are, other texts by itself."""
+    """Returns the categories by the number or truth value that they are, else by their text."""
     alike: dict[str, tuple[str, ...]] = {}
     for name in names:
         alike[_same(name)] = (*alike.get(_same(name), ()), name)

@@ -175,8 +175,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         is_draft: Whether a schema is drafted of it, of which not all columns are known.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name; values have lost what tells them
-            apart; without a schema, times of a zone.
+        UserError: It is not a frame, or has two columns of one name; values have lost the
+            difference between them; without a schema, times of a zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
@@ -201,7 +201,7 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
-        exact = np.inf  # measured values, whose last digits tell nothing apart
+        exact = np.inf  # measured values: their last digits do not matter
     read, texts = forms.python_reader(column, exact), []
     try:
         for value in values:
@@ -257,7 +257,7 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
         spec: The schema.
         codes: float64 [n, columns].
         y: Classes int [n].
-        first: How many rows of the table were made before, which identifiers tell apart.
+        first: How many rows of the table were made before, so that identifiers differ.
 
     Raises:
         UserError: pandas is not installed, or a pattern has too few identifiers.
@@ -298,7 +298,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
         The document of the schema.
 
     Raises:
-        UserError: It is no frame, or naming the column at fault.
+        UserError: It is not a frame, or naming the column at fault.
     """
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
@@ -321,7 +321,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
 
 
 def _type(series: pd.Series) -> str:
-    """Returns the name of a column's type, as `column_types` has it; of objects by their values."""
+    """Returns the name of a column's type, as `columns` has it; of objects by their values."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -377,10 +377,10 @@ def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
 
     Args:
         path: The file.
-        spec: As of `blocks`.
+        spec: As of `parquet_blocks`.
 
     Raises:
-        UserError: As `blocks`, and for cells that would take more memory than is allowed.
+        UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
     for part in parquet_blocks(path, spec, is_draft=True):
@@ -391,12 +391,12 @@ def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
 
 
 def parquet_types(path: Path) -> dict[str, str]:
-    """Returns the types of a Parquet file's columns by name, as `column_types` names them.
+    """Returns the types of a Parquet file's columns by name, as `columns` names them.
 
     They are facts of the file, and as private as it is. One that has no such name is left out.
 
     Args:
-        path: The file, which `read` reads.
+        path: The file, which `read_parquet` reads.
     """
     import pyarrow.parquet
 
@@ -410,7 +410,7 @@ def parquet_durations(path: Path) -> list[str]:
     """Returns the columns of a Parquet file whose values are durations of whole seconds.
 
     Args:
-        path: The file, which `read` reads.
+        path: The file, which `read_parquet` reads.
     """
     import pyarrow.parquet
 

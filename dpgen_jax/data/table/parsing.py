@@ -1,12 +1,11 @@
 """Cells of text to the codes of a table, by its schema, and the cells of CSV files.
 
-CSV files as text: in blocks of rows, of which one is in memory, or as a whole.
+A CSV file is read as text: in blocks of rows, one of which is in memory at a time, or as a whole.
+No byte of a row changes how another row is read: each line is decoded by itself, and is one row
+unless `Dialect.multiline` says otherwise. What does not fit is an error that names its line.
 
-No byte of a row changes how another row is read: each line is decoded by itself, and is a row by
-itself unless `Dialect.multiline` says otherwise. What does not fit is an error of its line.
-
-Python's `csv` reads them, and not pyarrow, whose reader tells of a row no line, which errors name
-here, and takes a quote in the middle of a cell as it is, which is an error here.
+Python's `csv` reads the rows, and not pyarrow. The reader of pyarrow does not report the line of a
+row, which errors name here, and it accepts a quote in the middle of a cell, which is an error here.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ class Cells:
         columns: The stripped cells of each column, by its name.
         rows: The names of the rows, for errors.
         dialect: How its file is written.
-        rows_told: Whether its encoding was told by rows, which are private, and not by its header.
+        rows_told: Whether its encoding was inferred from rows, which are private, and not from its
+            header.
     """
 
     source: str
@@ -91,8 +91,8 @@ class Coded:
         codes: float64 [n, columns], numbers as they are in the file (`encode` clips them).
         y: Classes int32 [n]; `EMPTY` of a row that is left out for its label.
         source: The name of the table.
-        changes: How many cells or rows are changed or odd, by what is to be said of them and the
-            column or constraint; for the data holder alone.
+        changes: How many cells or rows are changed or odd, by the message about them and the column
+            or constraint; for the data holder only.
     """
 
     codes: np.ndarray
@@ -148,7 +148,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
 
 def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Column | None,
                   y: np.ndarray) -> tuple[str, ...]:
-    """Returns lines on what is changed in a table, for the data holder alone.
+    """Returns lines on what is changed in a table, for the data holder only.
 
     Args:
         source: The name of the table.
@@ -305,11 +305,11 @@ def each_once(source: str, names: list[str]) -> list[str]:
 
 
 MOST_EMPTY = 1_000_000
-"""Empty lines on end, at most."""
+"""Consecutive empty lines, at most."""
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
 CELL_BYTES, LINE_BYTES = 100, 150
-"""The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
-a line beside its cells."""
+"""The bytes of a cell in addition to its letters, as a text in the lists of its row and its column,
+and of a line in addition to its cells."""
 Numbered = tuple[int, list[str]]
 """The number of a line, and the cells of the row that ends there."""
 BLOCK_CELLS = 2**19
@@ -363,15 +363,15 @@ def read_csv(path: Path, header: Sequence[str] | None = None, remark: str | None
 
     Args:
         path: The file.
-        header: As `blocks` takes it.
-        remark: As `blocks` takes it.
+        header: As `csv_blocks` takes it.
+        remark: As `csv_blocks` takes it.
         dialect: How it is written.
 
     Returns:
         The cells.
 
     Raises:
-        UserError: As `blocks`, and naming the memory that the cells would take, before they are
+        UserError: As `csv_blocks`, and naming the memory that the cells would take, before they are
             read.
     """
     limit = core_files.allowed_bytes() / TEXT_SHARE
@@ -389,15 +389,15 @@ def read_csv(path: Path, header: Sequence[str] | None = None, remark: str | None
 def drafted(path: Path, multiline: bool = False) -> Cells:
     """Reads all cells of a CSV file for a draft of its schema, which finds out how it is written.
 
-    The header tells that, and is public. Where it is of ASCII alone, and the rows are not UTF-8,
-    they tell the encoding.
+    This is inferred from the header, which is public. Where the header is ASCII only and the rows
+    are not UTF-8, the encoding is inferred from the rows.
 
     Args:
         path: The file.
         multiline: Whether cells in quotes may hold line ends.
 
     Raises:
-        UserError: As `read`.
+        UserError: As `read_csv`.
     """
     dialect = dataclasses.replace(dialect_of_header(path), errors="strict", multiline=multiline)
     if dialect.encoding == "utf-8" and "".join(csv_header(path, dialect)).isascii():
@@ -501,7 +501,7 @@ def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
 
 
 def _wide_line(source: BinaryIO, end: bytes, longest: int) -> bytes:
-    """Reads a line of whole signs of several bytes each, until one of them is the end of a line."""
+    """Reads a line of characters of several bytes each, up to the character that ends it."""
     line = bytearray()
     while len(line) < longest and (part := source.readline(longest - len(line))):
         line += part

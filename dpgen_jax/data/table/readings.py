@@ -1,11 +1,10 @@
 """Readings of a cell of a CSV file: a fixed, public list, and public bins of its values.
 
-The shapes of a number in a cell: its marks, its decimals, and the unit around it.
+Each cell has one reading and one bin, which depend on its own text only. So a noisy histogram of
+readings or bins describes the content of a column (`run.purchase`).
 
-Both lists are fixed and public, and the text of a cell alone decides its shape.
-
-Each cell has one reading and one bin, by its own text alone, so that a noisy histogram of them says
-what a column holds (`run.purchase`).
+A number is read by its shape, which is its marks and decimals, and by the unit around it. The lists
+of shapes and of units are fixed and public too.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Shape:
     Attributes:
         example: A number of this shape, and of none before it.
         form: What all numbers of this shape match.
-        entries: What a schema says of a column of them.
+        entries: The entries of a schema for a column of them.
     """
 
     example: str
@@ -72,7 +71,7 @@ SHAPES = (
     _shape_of_marks("0,5", r"\d+,\d*|,\d+", "continuous", decimal_mark=","),
     *_grouped(",", "."), *_grouped(".", ","), *_grouped(" ", ","), *_grouped("'", "."))
 """All shapes of digits; a number has the first that matches. Three digits after one point or comma
-may be decimals or a thousand: which of them is told by what else the column holds."""
+may be decimals or a thousand: the other cells of the column decide which."""
 SIGNS = ("$", "€", "£", "¥", "₹")
 CODES = ("USD", "EUR", "GBP", "CHF", "JPY")
 UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}", f"{{}}{sign}",
@@ -92,7 +91,7 @@ def places_of_marks(text: str) -> tuple[int, int] | None:
         text: A cell.
 
     Returns:
-        None of a text that is no number of such a unit and shape.
+        None for a text that is not a number of such a unit and shape.
     """
     match = _CELL.fullmatch(text.translate(_SPACES))
     if match is None or (match[1] and match[3]) or (match[2] and match[5]):
@@ -121,7 +120,7 @@ class Reading:
 
     Attributes:
         family: Readings of one family may read each other's cells.
-        entries: What a schema says of a column that is read so.
+        entries: The entries of a schema for a column that is read so.
         example: A cell that is counted for it.
     """
 
@@ -175,8 +174,8 @@ READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
 def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
     """Returns the reading that reads most of the cells of a column, by their noisy counts.
 
-    A reading counts whose cells stand out of the noise; those that do not are taken for none. Of
-    readings that read as many cells, the first is taken that has cells of its own.
+    A reading counts if its cells stand out of the noise; otherwise they are taken as none. Of
+    readings that read equally many cells, the first one that has cells of its own is returned.
 
     Args:
         counts: Noisy counts int [len(READINGS)].

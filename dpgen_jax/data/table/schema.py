@@ -5,12 +5,14 @@
       Amount: {kind: continuous, min: 0, max: 2000}
       Class: {kind: categorical, categories: ["0", "1"]}
 
-`columns` has the kinds and their entries, `constraints` what may hold between columns.
-`name: NAME` is what reports call the data. `file` declares how a CSV file is written. Without
-`label` rows have no classes. `targets: [PAY]` names further columns that an evaluation predicts.
+The module `columns` has the kinds of columns and their entries, and `constraints` the rules between
+columns. `name: NAME` is the name of the data in reports. `file` declares how a CSV file is written.
+Without `label`, rows have no classes. `targets: [PAY]` names further columns that an evaluation
+predicts.
 
-Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
-that do, and `bought` those that were bought under differential privacy.
+Nothing in a schema may come from private records unless the schema says so: `read_from_data` lists
+the entries that were read from them, and `bought` those that were bought under differential
+privacy.
 """
 
 from __future__ import annotations
@@ -117,12 +119,12 @@ LONGEST_LINE = 2**24
 """The bytes of a line, at most: one that never ends would fill the memory."""
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
          codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-"""The encodings that the first bytes of a file tell."""
+"""The encodings that the first bytes of a file identify."""
 WESTERN = "cp1252"
 """The encoding of texts that are not UTF-8."""
 WIDE_ENDS = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n", "utf-32-le": b"\n\0\0\0",
              "utf-32-be": b"\0\0\0\n"}
-"""How a line ends in the encodings whose signs have several bytes each."""
+"""How a line ends in the encodings whose characters have several bytes each."""
 WIDE = ("utf-16", "utf-32", *WIDE_ENDS)
 """Encodings in which a byte too many moves all bytes after it: they are read strictly."""
 STATEFUL = ("hz", "iso2022", "utf-7")
@@ -199,7 +201,7 @@ def declared_dialect(entries: object) -> Dialect:
 
 
 def _is_known(encoding: str) -> bool:
-    """Returns whether Python knows an encoding of texts whose lines end as this module says."""
+    """Returns whether Python knows an encoding of texts whose lines can be found (`WIDE_ENDS`)."""
     try:
         if not codecs.lookup(encoding).encode("a")[0] or not "a".encode(encoding):
             return False
@@ -244,10 +246,10 @@ def of_lines(encoding: str, start: bytes) -> str:
 
 
 def detected(text: bytes) -> Dialect:
-    """Returns how a text is written, as far as it tells.
+    """Returns how a text is written, as far as it can be recognised.
 
     Args:
-        text: The text; its first line tells the separator.
+        text: The text; its first line decides the separator.
     """
     encoding = next((name for mark, name in MARKS.items() if text.startswith(mark)), "")
     if not encoding:
@@ -266,7 +268,7 @@ def detected(text: bytes) -> Dialect:
 
 
 def dialect_of_header(path: Path) -> Dialect:
-    """Returns how a file is written, by its header alone, which is public.
+    """Returns how a file is written, by its header only, which is public.
 
     No row may decide how others are read. So bytes that do not fit are replaced one by one, and in
     an encoding where that cannot be done they are an error.
@@ -293,7 +295,7 @@ def dialect_fault(line: bytes, number: int, dialect: Dialect, error: UnicodeErro
         line: The bytes of the line.
         number: Its number, from 1.
         dialect: How its file is said to be written.
-        error: What the encoding says of it.
+        error: The error of its decoding.
     """
     is_wide = _named(dialect.encoding) in WIDE
     other = dialect.encoding if is_wide and number > 1 else detected(line).encoding
@@ -316,7 +318,7 @@ def label_position(label: object, columns: Sequence[Column]) -> int:
     """Returns the position of the label, which must be a column of classes.
 
     Args:
-        label: What the schema says.
+        label: The entry of the schema.
         columns: All columns of the schema.
 
     Raises:
@@ -346,11 +348,11 @@ def declared_targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the columns that an evaluation predicts, each once.
 
     Args:
-        names: What the schema says.
+        names: The entry of the schema.
         columns: The names of all columns.
 
     Raises:
-        UserError: It is no list, or names something else.
+        UserError: It is not a list, or names something else.
     """
     if not isinstance(names, list):
         raise UserError("targets is no list; write [COLUMN, ...]")
@@ -463,7 +465,7 @@ def refuse_multiline(dialect: Dialect, name: str) -> None:
 
 
 def texts(value: object) -> Any:
-    """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
+    """Returns a document of Python's values as one of texts, as `yaml_document` reads it."""
     if isinstance(value, Mapping):
         return {str(key): texts(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -530,7 +532,7 @@ def parse(document: object, name: str) -> Schema:
 
 
 def _parse(document: object) -> Schema:
-    """Checks a document; errors name the column alone."""
+    """Checks a document; errors name only the column."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
         raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
                         "rows have classes")
@@ -623,7 +625,7 @@ def purchases(rows: Any) -> list[Json]:
         rows: The block of the document.
 
     Raises:
-        UserError: It is no list of purchases.
+        UserError: It is not a list of purchases.
     """
     return [{key: value for key, value in row.items() if key != "entry"} for row in _bought(rows)]
 

@@ -1,7 +1,7 @@
 """Tables of which one person has many rows: `--unit COLUMN --rows-per-unit K`.
 
-The column names the subject of each row. It is no feature, its cells are hashed as they are read,
-and a run keeps at most K rows of each subject: `private.records.by_subject`, which has the proof.
+The column names the subject of each row. It is not a feature, and its cells are hashed as they are
+read. A run keeps at most K rows of each subject; the proof is in `private.records.by_subject`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parquet(place: str, schema: str, test_file: str | None, column: str, rows: i
     """Loads a Parquet file whose rows belong to subjects.
 
     Args:
-        place: The file, as `parquets.parquet` takes it, with the column of the subjects.
+        place: The file, as `frames.parquet` takes it, with the column of the subjects.
         schema: As `csv` takes it.
         test_file: The file of the held-out part, of other subjects; or None.
         column: The column of the subjects.
@@ -94,7 +94,7 @@ def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> D
     """Loads a pandas frame whose rows belong to subjects.
 
     Args:
-        frame: A frame, as `tables.from_frame` takes it, with the column of the subjects.
+        frame: A frame, as `frames.from_frame` takes it, with the column of the subjects.
         schema: As `csv` takes it.
         column: The column of the subjects.
         rows: k, the most rows of a subject that are kept.

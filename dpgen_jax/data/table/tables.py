@@ -1,12 +1,10 @@
 """Tables with a declared schema: `csv:FILE`, and public ones with packaged schemas.
 
-Encoded rows that come in blocks, and whose number is known at their end.
-
-A table of less than `base.LARGE_ARRAY` bytes is in memory. Of a larger one the rows are written as
-they
+Encoded rows come in blocks, and their number is known only after the last block (`Rows`). A table
+of less than `base.LARGE_ARRAY` bytes is in memory. The rows of a larger one are written, as they
 come, to a file without a name in the cache folder, and mapped: a process then needs memory for a
-block, and for what it deals to its units. What comes in one block, as a frame does, is in memory as
-a whole anyway, and stays there: it is never written to a disk.
+block, and for the records that it deals to its units. A table that comes in one block, as a frame
+does, is in memory as a whole anyway and stays there: it is never written to a disk.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from dpgen_jax.data.table.transform import encode
 
 
 class Rows:
-    """Rows float32 [n, F] that grow; left by `with`, they leave no file open."""
+    """Rows float32 [n, F] that grow; a context manager, which leaves no file open."""
 
     def __init__(self, width: int):
         """Begins without a row.
@@ -53,7 +51,7 @@ class Rows:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """Closes the file, which is gone then unless `all` mapped it."""
+        """Closes the file, which is then deleted unless `all` mapped it."""
         if self._file is not None:
             self._file.close()
 
@@ -111,9 +109,9 @@ def notes_of_rows(*parts: np.ndarray | None) -> tuple[str, ...]:
 
 
 WIDE = 1000
-"""The categories of a column that are many."""
+"""A column has very many categories if it has more than this."""
 VALUE_BYTES, CODE_BYTES = 4, 8
-"""The bytes of an encoded value, and beside it while its block is encoded."""
+"""The bytes of an encoded value, and those that it takes in addition while its block is encoded."""
 
 
 def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
@@ -231,7 +229,7 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
         others: The rows of the parts before it, which were read too.
 
     Returns:
-        x float32 [n, F], y int32 [n], and lines for the data holder alone.
+        x float32 [n, F], y int32 [n], and lines for the data holder only.
     """
     (width,) = schema.spec.shape
     codes = _codes_instead(schema)

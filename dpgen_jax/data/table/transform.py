@@ -1,8 +1,8 @@
-"""Tables as features in [0, 1] and back, by the declared schema alone: nothing is fitted.
+"""Tables as features in [0, 1] and back, by the declared schema only: nothing is fitted.
 
-The codes of a table: float64 [n, columns], a number as it is, a category or an ordinal as its
-index, NaN for null; `forms` says what the codes of dates and times are. The layout of the features
-is that of `Column` and `TableSpec`.
+The codes of a table are float64 [n, columns]: a number as it is, a category or an ordinal as its
+index, NaN for null; `forms` defines the codes of dates and times. The layout of the features is
+that of `Column` and `TableSpec`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def decode(spec: TableSpec, encoded: np.ndarray) -> np.ndarray:
     integers are rounded, numbers with declared decimals and times to those, and everything lies
     within its declared bounds. The inverse is exact for integers, categories, special values and
     nulls, also if the features were stored as float32, and up to rounding for continuous numbers
-    (in float32, 1e-6 of their range). What holds between columns is no matter of this function:
-    synthetic rows go through `constraints.finished`, which calls it.
+    (in float32, 1e-6 of their range). Constraints between columns are not applied here: synthetic
+    rows go through `constraints.finished`, which calls it.
 
     Args:
         spec: The schema.

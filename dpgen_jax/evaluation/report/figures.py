@@ -1,15 +1,10 @@
 """The figures of the report, which repeat its tables, or show what no number does.
 
-Drawing of the report's figures by matplotlib, without a display or global plotting state.
+A figure is an SVG, drawn by matplotlib without a display or global plotting state and with letters
+as outlines, or a PNG of pixels. Each function returns None where it has nothing to draw.
 
-Letters are drawn as outlines.
-
-Each is an SVG, drawn by `drawing`, or a PNG of pixels. Each function returns None where it has
-nothing to draw.
-
-Figures of synthetic and real tables: histograms, correlations, and distances of columns.
-
-Cells are float64 [n, K], as `evaluation.marginals` defines them.
+The figures of tables compare synthetic and real cells: histograms, correlations, and distances of
+columns. Cells are float64 [n, K], as `evaluation.marginals` defines them.
 """
 
 from __future__ import annotations
@@ -138,7 +133,7 @@ def epsilon_curve(rows: Sequence[Json], privacy: Json) -> Figure | None:
 
     Args:
       rows: The rows of metrics.jsonl.
-      privacy: A statement that `explain.checked` returned.
+      privacy: A statement that `documents.checked_statement` returned.
 
     Returns:
       The figure; None where none is promised, and where no finite epsilon was recorded.
@@ -230,7 +225,7 @@ def utility_bars(metrics: Json) -> Figure | None:
 
 
 def attacks(membership: Json) -> Figure | None:
-    """Draw what membership attacks reached, beside what the guarantee allows and chance.
+    """Draw what membership attacks reached, with what the guarantee allows, and chance.
 
     Args:
       membership: The part `membership` of metrics.json.
@@ -307,7 +302,7 @@ def scatter(points: Sequence[Point]) -> Figure | None:
 MAX_PANELS = 30
 """The most columns whose histograms are drawn."""
 MAX_PAIRED, MAX_NAMES = 60, 24
-"""The most columns whose pairs are drawn, and the most whose names are written beside them."""
+"""The most columns whose pairs are drawn, and the most whose names are written next to them."""
 
 
 def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure:

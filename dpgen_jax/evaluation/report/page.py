@@ -1,15 +1,13 @@
 """The pages: report.html for a reviewer, the comparison of runs, and the holder's private page.
 
-The audit of a run in its report: what was certified beside what is promised.
+Each page is one file, without scripts.
 
-`python -m dpgen_jax.audit RUN` writes it beside the release, for the data holder. Details of its
-checks may quote names and paths, and are left out here.
+The report includes the audit of the run, if there is one: what was certified, and what is promised.
+`python -m dpgen_jax.audit RUN` writes the audit next to the release, for the data holder. The
+details of its checks may quote names and paths, and are left out of the report.
 
-The data holder's private page: synthetic records beside the real ones they are nearest to.
-
-It holds real records. It belongs into the private part of a run, and every printed sheet says so.
-
-It is one file, without scripts.
+The private page shows synthetic records together with their nearest real records. It contains real
+records, so it belongs into the private part of a run, and every printed sheet says so.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ def read_audit(run: Path) -> Json:
 
 
 def audit_sentences(audit: Json, digest: str | None) -> tuple[str, ...]:
-    """Returns what came of an audit, in sentences, the first of them what to mind.
+    """Summarises an audit in sentences, the most important one first.
 
     Args:
         audit: The content of audit.json.
@@ -90,7 +88,7 @@ def audit_sentences(audit: Json, digest: str | None) -> tuple[str, ...]:
 
 
 def audit_numbers(audit: Json) -> Table | None:
-    """Returns the table of what is claimed and what was certified; None where nothing was.
+    """Returns the table of what is claimed and what was certified; None if nothing was certified.
 
     Args:
         audit: The content of audit.json.
@@ -300,7 +298,7 @@ def page(report: Report) -> str:
 
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
-"""Fields of config.json on the software that ran, not on what the user asked for."""
+"""Fields of config.json on the software that ran, not on the user's request."""
 HIDDEN = ("typed",)
 """Fields of config.json that the report leaves out: paths of this machine."""
 
@@ -309,7 +307,7 @@ def statement(privacy: Json, metrics: Json, config: Json) -> Json:
     """Explain a privacy statement, for the template.
 
     Args:
-      privacy: A statement that `explain.checked` returned.
+      privacy: A statement that `documents.checked_statement` returned.
       metrics: The content of metrics.json, or {}.
       config: The content of config.json, or {}.
 
@@ -428,7 +426,7 @@ def pooled(name: str, runs: Sequence[Entry]) -> Entry:
 
 
 def compare(runs: Sequence[Entry | tuple]) -> str:
-    """Render the page; best values are marked among the runs of `comparable` alone.
+    """Render the page; best values are marked among the runs of `comparable` only.
 
     Args:
       runs: Two or more `Entry`s.
@@ -567,7 +565,7 @@ def _best(path: str, scores: Sequence[Json | None], fair: Sequence[int]) -> list
 def _sign(path: str) -> int:
     """Return 1 where more is better, -1 where less is, 0 where neither.
 
-    It is 0 also of scores that are not the generator's: of real records alone, or of an attack,
+    It is 0 also of scores that are not the generator's: of real records only, or of an attack,
     which proves nothing by failing.
     """
     name = path.split(".")[-1]

@@ -109,7 +109,7 @@ def cell(path: str, scores: Json, metric: str, real: Callable[[str], bool]) -> C
 
 
 def fidelity(metrics: Json) -> list[Table]:
-    """Return the table of distances beside those of real records, and one for each column."""
+    """Return the table of distances and those of real records, and one for each column."""
     real, part = from_real(metrics), metrics.get("fidelity", {})
     rows = [(label(name), [Cell(score(leaf), real(f"fidelity.{name}")), floor_cell(leaf)])
             for name, leaf in part.items() if is_leaf(leaf)]
@@ -179,7 +179,7 @@ def judge(metrics: Json) -> list[tuple[str, Cell]]:
 
 
 def plain(path: str, value: object, real: Callable[[str], bool]) -> Cell:
-    """Return the cell of a value that is no score; what real records tell is marked."""
+    """Return the cell of a value that is no score; values from real records are marked."""
     return Cell(number(value), real(path))
 
 
@@ -282,11 +282,11 @@ def label_shares(metrics: Json) -> Table | None:
 
 
 def count_tables(metrics: Json, records: int | None) -> Table | None:
-    """Return the list of the noisy tables that were asked for; None where there is none.
+    """Return the list of the noisy tables that were queried; None where there is none.
 
     Args:
       metrics: The content of metrics.json.
-      records: The public number of records, beside which a noise is large or small.
+      records: The public number of records, by which a noise counts as large or small.
     """
     tables = metrics.get("asked")
     if not tables:

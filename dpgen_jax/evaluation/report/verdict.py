@@ -1,7 +1,7 @@
 """The verdict on a release: one sentence, three numbers in their bounds, and terminal lines.
 
-There is no overall score: what a release is good for, how like real records it is and what an
-attack learns are different questions.
+There is no overall score: what a release can be used for, how similar to real records it is, and
+what an attack learns from it are different questions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Bounded(NamedTuple):
 
 
 class Use(NamedTuple):
-    """How well models do that learnt from synthetic records, and from real ones."""
+    """The scores of models that learnt from synthetic records, and from real ones."""
 
     metric: str
     what: str
@@ -42,7 +42,7 @@ class Use(NamedTuple):
 
 
 def sentence(metrics: Mapping[str, Any]) -> str:
-    """Return the verdict as one sentence; "" where nothing was measured that it could speak of.
+    """Return the verdict as one sentence; "" where nothing that it covers was measured.
 
     Args:
       metrics: The content of metrics.json.
@@ -53,7 +53,7 @@ def sentence(metrics: Mapping[str, Any]) -> str:
 
 
 def numbers(metrics: Mapping[str, Any]) -> tuple[Bounded, ...]:
-    """Return up to three numbers: of use, of likeness, and of an attack.
+    """Return up to three numbers: of utility, of similarity, and of an attack.
 
     Args:
       metrics: The content of metrics.json.
@@ -62,7 +62,7 @@ def numbers(metrics: Mapping[str, Any]) -> tuple[Bounded, ...]:
 
 
 def use(metrics: Mapping[str, Any]) -> Use | None:
-    """Return the use of the records: by classifiers of the label, or else by the first target.
+    """Return the utility of the records: by classifiers of the label, else by the first target.
 
     Args:
       metrics: The content of metrics.json.
@@ -138,7 +138,7 @@ def _shares(metrics: Mapping[str, Any]) -> str:
     if not wrong:
         return "class shares are right" if shares else ""
     wrong.sort(key=lambda share: -abs(share["synthetic"] - share["real"]))
-    if len(shares) == 2:  # one of them says all
+    if len(shares) == 2:  # one of them determines both
         wrong = [min(wrong, key=lambda share: share["real"])]
     named = ", ".join(f"{share['class']} is {percent(share['synthetic'])} of synthetic rows and "
                       f"{percent(share['real'])} of real ones" for share in wrong[:NAMED])

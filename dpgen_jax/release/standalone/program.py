@@ -1,14 +1,11 @@
 """Runs an exported generator with only NumPy: its steps, their operations, JAX's random bits.
 
-The random bits of JAX, in NumPy: a key and a counter give 64 of them.
-
-Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Keys
-are uint32 [..., 2].
-
 A program is what JAX traced of a generator's `sample`: a list of steps, each an operation with its
-parameters, the numbers of the values that it reads, and of those that it makes. Random bits come
-from the same counter-based generator, so a seed gives the records that the library gives, up to
-rounding.
+parameters, the numbers of the values that it reads, and those of the values that it makes.
+
+Random bits come from JAX's counter-based generator, written in NumPy: a key and a counter give 64
+bits. So a seed gives the records that the library gives, up to rounding. Keys are uint32 [..., 2].
+Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
 from __future__ import annotations
@@ -182,7 +179,7 @@ FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.0057395
 
 
 def _plain(function: Operation) -> Operation:
-    """An operation of arrays alone, which keeps the type of the first."""
+    """An operation of arrays only, which keeps the type of the first."""
     return lambda p, x, *others: np.asarray(function(x, *others)).astype(x.dtype)
 
 
@@ -307,7 +304,7 @@ def run(program: Mapping[str, Any], inputs: list[Array]) -> list[Array]:
 
 
 def _number(value: Any) -> Any:
-    """JSON has no infinity: they and NaN are texts."""
+    """JSON has no infinity or NaN: both are texts."""
     return float(value) if isinstance(value, str) else value
 
 
