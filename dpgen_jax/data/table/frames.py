@@ -191,7 +191,7 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     try:
         for value in values:
             texts.append(read(value))
-    except UserError as error:
+    except ValueError as error:  # a UserError, or Python's, which writes no 5,000 digits
         raise UserError(f"{source}, {rows[len(texts)]}, column {name}: {error}; read it by "
                         f"pandas.read_csv(..., dtype={{{name!r}: 'string'}}), or as 'Int64' where "
                         "these are numbers, or give the file itself") from error
