@@ -191,7 +191,7 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     try:
         for value in values:
             texts.append(read(value))
-    except ValueError as error:  # a UserError, or Python's, which writes no 5,000 digits
+    except (ValueError, OverflowError) as error:  # or Python's: of 5,000 digits, or years
         raise UserError(f"{source}, {rows[len(texts)]}, column {name}: {error}; read it by "
                         f"pandas.read_csv(..., dtype={{{name!r}: 'string'}}), or as 'Int64' where "
                         "these are numbers, or give the file itself") from error
@@ -445,6 +445,8 @@ def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -
                 frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
                 yield cells_of_frame(str(path), frame, spec, first, is_draft)
                 first += len(frame)
-    except (pyarrow.ArrowException, OSError) as error:
+    except UserError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # of dates too
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read as Parquet ({reason}); write it again") from error
