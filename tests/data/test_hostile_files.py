@@ -167,7 +167,7 @@ def test_an_image_that_is_a_decompression_bomb(tmp_path, side, recwarn):
 
 
 def test_what_pillow_warns_of_is_not_shown(tmp_path, recwarn):
-    """What is shown where it is public must not depend on one file."""
+    """A warning would tell something of one file, and is not marked as private."""
     spec = pictures(tmp_path, one=Image.new("L", (8, 8)), two=b"")
     cut_off = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0\xff\0\0\0"
     Image.new("L", (8, 8)).save(tmp_path / "train/a/two.png", "JPEG", exif=cut_off)

@@ -163,8 +163,7 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         UserError: It is no frame, or has two columns of one name; values have lost what tells them
             apart; without a schema, times of a zone.
     """
-    if not all(hasattr(frame, name) for name in ("columns", "isna")):
-        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
+    _require_frame(source, frame)
     names = each_once(source, [str(name).strip() for name in frame.columns])
     rows = [f"row {first + i}" for i in range(len(frame))]
     declared = {column.name: column for column in spec.all_columns} if spec else {}
@@ -175,6 +174,12 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
+
+
+def _require_frame(source: str, frame: object) -> None:
+    """Refuses what is no frame."""
+    if not all(hasattr(frame, name) for name in ("columns", "isna")):
+        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
 
 
 def _texts(source: str, name: str, series: pd.Series, column: Column | None, rows: list[str],
@@ -285,6 +290,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     Raises:
         UserError: It is no frame, or naming the column at fault.
     """
+    _require_frame("frame", frame)
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
                  and name != label and of_seconds(frame.iloc[:, i])]
