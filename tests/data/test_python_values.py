@@ -112,7 +112,7 @@ def test_a_number_that_python_cannot_write_names_its_cell():
         frames.cells_of_frame("f", frame, None)
 
 
-@pytest.mark.parametrize("other", [pd.Series([1]), {"a": [1]}, None], ids=["series", "dict", "none"])
+@pytest.mark.parametrize("other", [pd.Series([1]), {"a": [1]}, None], ids=["series", "dict", "-"])
 def test_a_draft_is_of_a_frame(other):
     with pytest.raises(UserError, match="^frame is a .*; give a pandas DataFrame"):
         frames.draft_schema(other)
