@@ -100,6 +100,9 @@ def test_what_cannot_be_read_is_one_line(place):
         with pytest.raises(UserError, match=match) as caught:
             load(f"parquet:{name}.parquet", schema="s.yaml")
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+    for name in "bc":
+        with pytest.raises(UserError, match="cannot be read as Parquet"):
+            schema_command.command([f"{name}.parquet", "--out", "d.yaml"])
     with pytest.raises(UserError, match="needs --schema FILE.yaml.*dpgen_jax.schema a.parquet"):
         load("parquet:a.parquet")
 

@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -389,9 +390,10 @@ def parquet_types(path: Path) -> dict[str, str]:
     Args:
         path: The file, which `read` reads.
     """
-    import pyarrow.parquet
+    with _readable(path):
+        import pyarrow.parquet
 
-    schema = pyarrow.parquet.read_schema(path)
+        schema = pyarrow.parquet.read_schema(path)
     named = {name.strip(): _arrow_type(str(kind)) for name, kind in zip(
         schema.names, schema.types, strict=True)}
     return {name: kind for name, kind in named.items() if kind}
@@ -403,12 +405,13 @@ def parquet_durations(path: Path) -> list[str]:
     Args:
         path: The file, which `read` reads.
     """
-    import pyarrow.parquet
+    with _readable(path):
+        import pyarrow.parquet
 
-    schema = pyarrow.parquet.read_schema(path)
-    return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
-            if _arrow_type(str(kind)).startswith("timedelta64") and of_seconds(
-                pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
+        schema = pyarrow.parquet.read_schema(path)
+        return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
+                if _arrow_type(str(kind)).startswith("timedelta64") and of_seconds(
+                    pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
 
 
 def _arrow_type(arrow: str) -> str:
@@ -436,13 +439,10 @@ def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -
     Raises:
         UserError: The file cannot be read, or a package that reads it is missing.
     """
-    files.require_parquet()
-    import pyarrow
-    import pyarrow.parquet
-
-    files.require_regular(path)
     first = 0
-    try:
+    with _readable(path):
+        import pyarrow.parquet
+
         with pyarrow.parquet.ParquetFile(path) as file:
             rows = max(1, BLOCK_CELLS // max(1, len(file.schema_arrow.names)))
             batches = (file.iter_batches(rows) if file.metadata.num_rows
@@ -451,6 +451,17 @@ def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -
                 frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
                 yield cells_of_frame(str(path), frame, spec, first, is_draft)
                 first += len(frame)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Makes one line of what fails within, where a Parquet file is read."""
+    files.require_parquet()
+    import pyarrow
+
+    files.require_regular(path)
+    try:
+        yield
     except UserError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # of dates too
