@@ -222,7 +222,8 @@ def refuse(method: str, words: list[str], args: Train[Any], supposed: Supposed) 
         except UserError as error:
             first = first or error
     if first is not None:
-        raise type(first)(f"{first} (nothing was spent)") from first
+        first.args = (f"{first} (nothing was spent)",)
+        raise first
 
 
 def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any]) -> Chosen:

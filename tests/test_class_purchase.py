@@ -84,6 +84,14 @@ def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypat
         ("a", "b", "c"), 1, 1)
 
 
+def test_an_image_that_cannot_be_used_is_named_once_with_what_was_bought(tmp_path):
+    words = folders(tmp_path / "scans", ["a", "b", "c"])
+    (tmp_path / "scans/a/bad.png").write_bytes(b"")
+    with pytest.raises(UserError, match="what was bought is kept in .*--resume") as caught:
+        train.trained("dpmerf", words)
+    assert str(caught.value).count("cannot be read as an image") == 1
+
+
 def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, monkeypatch):
     monkeypatch.setattr(undeclared, "buy_names", lambda *args: pytest.fail("bought"))
     words = ["--dataset", str(scans), "--epsilon=20", f"--out={tmp_path / 'run'}"]

@@ -193,7 +193,8 @@ def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]
 
     The compiled function takes (units, records, private inputs [R, ...], round), all on the host
     except the query. It updates the units in place and returns the sealed sum, int32 [B, D]. If it
-    fails, some units may have learnt and others not.
+    fails, some units may have learnt and others not. As a trial it computes one slab, leaves all
+    units as they are, and returns a sum of nothing.
 
     Args:
         method: The method.
@@ -209,17 +210,22 @@ def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]
 
     call = on_devices(local, layout, (True, True, True, False, False), (True, False), (0, 3))
 
+    def nothing() -> Private[Array]:
+        return Private(put(np.zeros(method.mechanism.shape, np.int32), layout.replicated))
+
     def add_up(units: Private[Units], records: Private[Records], private_inputs: np.ndarray,
-               this: Round) -> Private[Array]:
+               this: Round, is_trial: bool = False) -> Private[Array]:
         slabs = list(_slabs(layout, int(this.cohort), layout.padded))
-        total = Private(put(np.zeros(method.mechanism.shape, np.int32), layout.replicated))
-        this = this._replace(cohort=jnp.int32(0))
+        total, this = nothing(), this._replace(cohort=jnp.int32(0))
 
         def load(i: int) -> tuple[Private[Units], Private[Records], Array]:
             rows, places = slabs[i]
             return (read(units, rows, layout), read(records, rows, layout),
                     spread(private_inputs[places], layout))
 
+        if is_trial:
+            jax.block_until_ready(call(*load(0), total, this))
+            return nothing()
         with ThreadPoolExecutor(2) as pool:
             ahead, behind = pool.submit(load, 0), None
             for i, (rows, _) in enumerate(slabs):

@@ -202,6 +202,11 @@ def _by_slabs(method: Method, layout: Layout, no_metrics: Metrics, per_round: li
                  step: int, n: int
                  ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
         metrics, rounds = no_metrics, []
+        if not n:  # a round that nothing comes of: its programs are compiled, and get their memory
+            at, query = (key, step), ask(public, key, step)
+            total = add_up(units, records, private_inputs[:, 0],
+                           Round(query, jnp.int32(step), cohorts[0]), is_trial=True)
+            jax.block_until_ready(absorb(jax.tree.map(jnp.copy, public), query, total, bits[0], at))
         try:
             for i in range(n):
                 query = ask(public, key, step + i)

@@ -201,10 +201,10 @@ def remembered(root: Path | None) -> Iterator[None]:
         schema = files.schema.is_file()
         mend = f", with {files.schema} mended" * schema
         other = f"; or name {files.schema} as --schema of a run with another --out" * schema
-        raise type(error)(
+        error.args = (
             f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
-            f"by {run_folder.go_on(files.root)}{mend} or with flags that mend "
-            f"this{other})") from error
+            f"by {run_folder.go_on(files.root)}{mend} or with flags that mend this{other})",)
+        raise
 
 
 def _private(line: str) -> None:

@@ -166,6 +166,22 @@ def test_an_image_that_is_a_decompression_bomb(tmp_path, side, recwarn):
     assert data.y_train.tolist() == [0, -1]
 
 
+def test_what_pillow_warns_of_is_not_shown(tmp_path, recwarn):
+    """A warning would tell something of one file, and is not marked as private."""
+    spec = pictures(tmp_path, one=Image.new("L", (8, 8)), two=b"")
+    cut_off = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0\xff\0\0\0"
+    Image.new("L", (8, 8)).save(tmp_path / "train/a/two.png", "JPEG", exif=cut_off)
+    assert load(spec, channels=1).count == 2 and not recwarn.list
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_a_link_to_nothing_is_a_file_that_cannot_be_used(tmp_path):
+    spec = pictures(tmp_path, one=Image.new("L", (8, 8)))
+    (tmp_path / "train/a/two.png").symlink_to(tmp_path / "nothing")
+    refused(spec, "two.png cannot be read as an image: it is missing", channels=1)
+    assert load(spec, channels=1, skip_bad=True).y_train.tolist() == [0, -1]
+
+
 def test_an_image_of_another_shape_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
     spec = pictures(tmp_path, one=Image.new("L", (8, 8)), two=png(9000, 9000))
     monkeypatch.setattr(Image.Image, "convert", lambda image, mode: image if max(image.size) < 100

@@ -100,6 +100,9 @@ def test_what_cannot_be_read_is_one_line(place):
         with pytest.raises(UserError, match=match) as caught:
             load(f"parquet:{name}.parquet", schema="s.yaml")
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+    for name in "bc":
+        with pytest.raises(UserError, match="cannot be read as Parquet"):
+            schema_command.command([f"{name}.parquet", "--out", "d.yaml"])
     with pytest.raises(UserError, match="needs --schema FILE.yaml.*dpgen_jax.schema a.parquet"):
         load("parquet:a.parquet")
 
@@ -148,3 +151,12 @@ def test_a_cell_that_changes_the_type_of_its_column_changes_its_own_row(place, n
     others = np.arange(ROWS) != 5
     np.testing.assert_array_equal(after.x_train[others], before.x_train[others])
     np.testing.assert_array_equal(after.y_train[others], before.y_train[others])
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us")], ids=str)
+def test_a_date_that_python_does_not_have_is_one_line(place, kind):
+    size, whole = (2**30, pa.int32()) if kind == pa.date32() else (2**62, pa.int64())
+    table = columns() | {"born": pa.array([0] * (ROWS - 1) + [size], whole).cast(kind)}
+    pq.write_table(pa.table(table), "far.parquet")
+    with pytest.raises(UserError, match="far.parquet.* out of range"):
+        load("parquet:far.parquet", schema="s.yaml")

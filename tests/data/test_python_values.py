@@ -104,3 +104,15 @@ def test_a_draft_refuses_whole_numbers_that_a_null_made_floats():
     for measured in ([1e16, 0.5], [1e30, 2e18]):
         drafted = frames.draft_schema(pd.DataFrame({"a": measured, "b": [1, 2]}))
         assert drafted["columns"]["a"]["kind"] == "continuous"
+
+
+def test_a_number_that_python_cannot_write_names_its_cell():
+    frame = pd.DataFrame({"n": pd.Series([1, 10**5000], dtype=object)})
+    with pytest.raises(UserError, match="^f, row 1, column n: "):
+        frames.cells_of_frame("f", frame, None)
+
+
+@pytest.mark.parametrize("other", [pd.Series([1]), {"a": [1]}, None], ids=["series", "dict", "-"])
+def test_a_draft_is_of_a_frame(other):
+    with pytest.raises(UserError, match="^frame is a .*; give a pandas DataFrame"):
+        frames.draft_schema(other)

@@ -100,6 +100,7 @@ bought:
     ("label: Class", "label: Class\nread_from_data: [age.mean]", "'age.mean' names no entry"),
     ("label: Class", "label: Class\nread_from_data: age.min", "read_from_data is no list"),
     ("label: Class", "label: Class\nbought: 3", "bought is no list of purchases"),
+    ("label: Class", "label: Class\nbought: [{records: [1]}]", "bought is no list of purchases"),
     ("label: Class", "label: Class\nbought: [{epsilon: 1}]", "'' names no entry"),
     ("label: Class", "label: Class: x", r"s.yaml, line 1: .*mend the YAML"),
     ("label: Class", "label: \x00", "mend the YAML"),

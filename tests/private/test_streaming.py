@@ -196,6 +196,20 @@ def test_a_round_that_fails_leaves_no_state_that_could_be_saved(tmp_path, monkey
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.public))
 
 
+def test_a_slab_that_has_no_memory_is_found_before_anything_is_charged(tmp_path, monkeypatch):
+    def bounded_sum(*args):
+        raise MemoryError
+
+    where, toy = layout(slab=4), method(1)
+    state = loop.initial_state(toy, jax.random.key(1), where)
+    records = adversary.placed(DATA, where, adversary.dealt(COUNT))
+    monkeypatch.setattr(streaming, "bounded_sum", bounded_sum)
+    with Ledger.create(tmp_path / "ledger", {"epsilon": math.inf, "delta": 1e-5}) as ledger:
+        with pytest.raises(MemoryError):
+            loops.train(toy, records, state, where, ledger, SeededBits(2), steps=2)
+        assert ledger.steps_charged == 0
+
+
 def test_all_slabs_and_rounds_run_the_same_programs(tmp_path, monkeypatch, caplog):
     where, toy = layout(slab=4), method(1)
     monkeypatch.setattr(loop, "compile_block", functools.cache(loop.compile_block))

@@ -313,8 +313,7 @@ def read(files: Sequence[Path | None], form: Form) -> Decoded:
     Raises:
         UserError: Naming all files that cannot be used, or the first of another shape.
     """
-    with warnings.catch_warnings():  # `decoding` names the file
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    with warnings.catch_warnings(action="ignore"):  # of Pillow, on the content of single files
         if len(files) < MANY:
             return together(_blocks(files, form))
         return _cached(files, form)

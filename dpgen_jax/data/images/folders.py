@@ -113,7 +113,8 @@ def content(path: str) -> str:
     digest = hashlib.sha256()
     for name in subfolders(place):
         for image in listed(place / name):
-            digest.update(repr((name, image.name, image.stat().st_size)).encode())
+            status = image.stat() if image.exists() else image.lstat()  # of a link to nothing
+            digest.update(repr((name, image.name, status.st_size)).encode())
     return digest.hexdigest()
 
 

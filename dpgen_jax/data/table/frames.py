@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,8 +179,7 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         UserError: It is not a frame, or has two columns of one name; values have lost the
             difference between them; without a schema, times of a zone.
     """
-    if not all(hasattr(frame, name) for name in ("columns", "isna")):
-        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
+    _require_frame(source, frame)
     names = each_once(source, [str(name).strip() for name in frame.columns])
     rows = [f"row {first + i}" for i in range(len(frame))]
     declared = {column.name: column for column in spec.all_columns} if spec else {}
@@ -190,6 +190,12 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
+
+
+def _require_frame(source: str, frame: object) -> None:
+    """Refuses what is no frame."""
+    if not all(hasattr(frame, name) for name in ("columns", "isna")):
+        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
 
 
 def _texts(source: str, name: str, series: pd.Series, column: Column | None, rows: list[str],
@@ -206,7 +212,7 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     try:
         for value in values:
             texts.append(read(value))
-    except UserError as error:
+    except (ValueError, OverflowError) as error:  # or Python's: of 5,000 digits, or years
         raise UserError(f"{source}, {rows[len(texts)]}, column {name}: {error}; read it by "
                         f"pandas.read_csv(..., dtype={{{name!r}: 'string'}}), or as 'Int64' where "
                         "these are numbers, or give the file itself") from error
@@ -300,6 +306,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     Raises:
         UserError: It is not a frame, or naming the column at fault.
     """
+    _require_frame("frame", frame)
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
                  and name != label and of_seconds(frame.iloc[:, i])]
@@ -398,9 +405,10 @@ def parquet_types(path: Path) -> dict[str, str]:
     Args:
         path: The file, which `read_parquet` reads.
     """
-    import pyarrow.parquet
+    with _readable(path):
+        import pyarrow.parquet
 
-    schema = pyarrow.parquet.read_schema(path)
+        schema = pyarrow.parquet.read_schema(path)
     named = {name.strip(): _arrow_type(str(kind)) for name, kind in zip(
         schema.names, schema.types, strict=True)}
     return {name: kind for name, kind in named.items() if kind}
@@ -412,12 +420,13 @@ def parquet_durations(path: Path) -> list[str]:
     Args:
         path: The file, which `read_parquet` reads.
     """
-    import pyarrow.parquet
+    with _readable(path):
+        import pyarrow.parquet
 
-    schema = pyarrow.parquet.read_schema(path)
-    return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
-            if _arrow_type(str(kind)).startswith("timedelta64") and of_seconds(
-                pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
+        schema = pyarrow.parquet.read_schema(path)
+        return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
+                if _arrow_type(str(kind)).startswith("timedelta64") and of_seconds(
+                    pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
 
 
 def _arrow_type(arrow: str) -> str:
@@ -445,13 +454,10 @@ def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -
     Raises:
         UserError: The file cannot be read, or a package that reads it is missing.
     """
-    files.require_parquet()
-    import pyarrow
-    import pyarrow.parquet
-
-    files.require_regular(path)
     first = 0
-    try:
+    with _readable(path):
+        import pyarrow.parquet
+
         with pyarrow.parquet.ParquetFile(path) as file:
             rows = max(1, BLOCK_CELLS // max(1, len(file.schema_arrow.names)))
             batches = (file.iter_batches(rows) if file.metadata.num_rows
@@ -460,6 +466,19 @@ def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -
                 frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
                 yield cells_of_frame(str(path), frame, spec, first, is_draft)
                 first += len(frame)
-    except (pyarrow.ArrowException, OSError) as error:
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Makes one line of what fails within, where a Parquet file is read."""
+    files.require_parquet()
+    import pyarrow
+
+    files.require_regular(path)
+    try:
+        yield
+    except UserError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # of dates too
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read as Parquet ({reason}); write it again") from error

@@ -605,7 +605,9 @@ def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
 
 def _bought(rows: Any) -> list[Json]:
     """Returns the purchases: rows of `entry` and the fields of its event, numbers as numbers."""
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and not isinstance(row.get("records"), list | dict)
+            for row in rows):
         raise UserError("bought is no list of purchases; leave this block as it was written")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
