@@ -52,6 +52,7 @@ from dpgen_jax.core.files import Json, require_regular, sync
 from dpgen_jax.core.run_folder import MEANING, RunFolder, environment, go_on, read_json, write_json
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Method, Private, PyTree, Records, UserError
+from dpgen_jax.data.images.files import Form
 from dpgen_jax.private import kept_votes, streaming, teachers
 from dpgen_jax.private.records import Partition, fingerprint
 from dpgen_jax.private.teachers import put
@@ -474,6 +475,8 @@ def restore_state(folder: Path, method: Method, layout: teachers.Layout, step: i
 
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
 FIXED = (*MEANING, "seed", "data_notes", "judged_by")
+LATER_NOTES = Form(None, None, False).notes
+"""Notes that runs of earlier versions lack. Their records are compared by fingerprint anyway."""
 
 
 def refuse_used(root: Path) -> None:
@@ -551,6 +554,9 @@ Change = tuple[str, object, object]
 
 
 def _changes(before: Json, now: Json) -> list[Change]:
+    now = now | {"data_notes": [note for note in now.get("data_notes") or ()
+                                if note not in LATER_NOTES
+                                or note in (before.get("data_notes") or ())]}
     changes = [change for name in FIXED
                for change in _differences(name, before.get(name), now.get(name))]
     # Speed may change, but not the form in which the checkpoints hold the moments, nor the

@@ -183,11 +183,29 @@ def words(root: Path) -> list[str]:
     if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
         raise UserError(f"{root} does not say by which command it was started, as it was from "
                         "Python or by an earlier version: repeat that with resume, or --resume")
+    typed = [typed[0], *without_words(typed[1:], _removed(typed, root))]
     if not files.answer.is_file() or files.waiting:
         return typed
     bought = [f"{flag}={path.absolute()}" for flag, path in (  # wherever they are now
         ("--schema", files.schema), ("--class-names", files.class_names)) if path.is_file()]
     return [typed[0], *merged_words(typed[1:], bought)]
+
+
+def _removed(typed: Sequence[str], root: Path) -> list[str]:
+    """The flags of an earlier version that this one does not have, and the run does not need.
+
+    Raises:
+        UserError: The run needs them.
+    """
+    config = read_json(RunFolder(root).config).get("config")
+    if isinstance(config, dict) and (config.get("nearest") or {}).get("images"):
+        raise UserError(f"{root} was begun when teachers without networks were a setting of "
+                        f"{typed[0]}, which is the method prototypes now: go on with that version, "
+                        "or start a new run, whose epsilon adds to this one's; what it has "
+                        "released stays as it is")
+    return [word.partition("=")[0] for word in typed
+            if word.startswith("--nearest.") or (
+                typed[0] == "pategan" and word.startswith(("--frequencies", "--step-size")))]
 
 
 def data_options(root: Path) -> Json:
