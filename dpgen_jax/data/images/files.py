@@ -80,6 +80,8 @@ class Form:
 
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N")  # gray of 12 or 16 bits
 GRAY = ("1", "L", "LA", *DEEP)
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF")
+"""The formats that are read, whatever the name of a file ends with: others may start programs."""
 MODES_READ = {*GRAY, "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
 """The modes of Pillow that become gray or RGB by a fixed rule; of floats and of whole numbers of 32
 bits none is known, since they have no fixed range."""
@@ -171,7 +173,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     if not path.is_file():  # a pipe never ends
         raise Unreadable(path, "cannot be read as an image: it is missing, or no regular file")
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
             if fault := _fault(image):
