@@ -106,9 +106,9 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path, beside):
     path = tmp_path / "ledger.jsonl"
     Ledger.create(path, HEADER).close()
     code = f"""import time
-from dpgen_jax.accountant import locking
+from dpgen_jax.accountant import ledger
 from dpgen_jax.accountant.ledger import Ledger
-locking.BESIDE = {beside}
+ledger.BESIDE = {beside}
 held = Ledger.open({str(path)!r})
 print("held", flush=True)
 time.sleep(1800)"""

@@ -23,13 +23,13 @@ from dpgen_jax.run import purchase
 KILLED = """
 import os, signal, sys
 from dpgen_jax import train
-from dpgen_jax.run import early
+from dpgen_jax.run import undeclared
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv[1] == "before the answer":
-    early._kept = die
+    undeclared._kept = die
 train.read(sys.argv[2], sys.argv[3:])
 die()
 """

@@ -15,6 +15,7 @@ from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
 from dpgen_jax.nets.classifiers import INCEPTION_FEATURES, INCEPTION_SIDE, Inception
 
+FEATURES = INCEPTION_FEATURES
 BATCH = 32
 """Images at once: the first layers take 20 MB for each."""
 FIELDS = {"kernel": "conv.weight", "scale": "bn.weight", "bias": "bn.bias",

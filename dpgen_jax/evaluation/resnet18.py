@@ -20,6 +20,7 @@ from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
 from dpgen_jax.nets.classifiers import RESNET18_FEATURES, RESNET18_SIDE, ResNet18
 
+FEATURES = RESNET18_FEATURES
 BATCH = 32
 """Images at once: the first layers take 10 MB for each."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

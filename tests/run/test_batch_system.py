@@ -97,9 +97,9 @@ def test_the_threads_of_a_process_are_its_cores_or_its_devices(monkeypatch, vari
 
 
 TALK = """
-from dpgen_jax.core import hosts, parting
+from dpgen_jax.core import hosts
 hosts.start(hosts.Hosts("auto"), {words})
-with parting.alive():
+with hosts.alive():
     print("gathered", hosts.gather(hosts.Team.index), hosts.count(), hosts.machines())
 """
 

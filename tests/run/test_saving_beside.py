@@ -72,18 +72,18 @@ def test_what_cannot_be_copied_is_told_too(tmp_path):
 DIES = """
 import os, pathlib, signal, sys
 import numpy as np
-from dpgen_jax.run import checkpoint, checkpoint_parts
+from dpgen_jax.run import checkpoint
 
 folder, tree, real = pathlib.Path(sys.argv[1]), {"a": np.arange(5, dtype=np.float32)}, []
 checkpoint.save(folder, 1, [("part", tree)], {"n": 1}, keep=2)
-real = checkpoint_parts.write
+real = checkpoint.write_part
 
 def dies(path, tree):
     if path.name == "second":
         os.kill(os.getpid(), signal.SIGKILL)
     real(path, tree)
 
-checkpoint_parts.write = dies
+checkpoint.write_part = dies
 checkpoint.begin(folder, 2, [("first", tree), ("second", tree)], {}, keep=2, beside=True).finish()
 """
 
