@@ -7,6 +7,7 @@ process for each configuration stays small and leaves the number of devices to t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -17,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+DATA_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion": "Fashion-MNIST",
+              "mnist-50000": "MNIST, 50,000 records"}
 PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -103,6 +106,30 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     return part.replace(path)
 
 
+@functools.cache
+def load(stem: str) -> dict[str, Any]:
+    """Reads a results file: what was run where, and what came out."""
+    return json.loads((RESULTS / f"{stem}.json").read_text(encoding="utf-8"))
+
+
+def results(stem: str) -> Any:
+    """Returns what came out."""
+    return load(stem)["results"]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def pm_of(score: dict[str, Any], digits: int = 3) -> str:
+    """Returns mean and standard deviation, or the mean of a single value."""
+    if len(score["values"]) == 1:
+        return f"{score['mean']:.{digits}f}"
+    return f"{score['mean']:.{digits}f} +- {score['std']:.{digits}f}"
+
+
 def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
                samples: int | None = 10_000, name: str = "fast",
                classifiers: Sequence[str] = ("cnn", "mlp")) -> dict[str, Any]:
@@ -154,6 +181,14 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
     if done.returncode < 0:
         return {"error": f"ended by signal {-done.returncode}"}
     return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
+
+
+def entry(main: Callable[[], Any], measured: Callable[[dict[str, Any]], Any]) -> None:
+    """Run a module: `main`, or one case that `apart` passes, whose measurements are printed."""
+    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
+        print(json.dumps(measured(json.loads(sys.argv[1]))))
+    else:
+        sys.exit(main())
 
 
 def command(*args: Any) -> None:

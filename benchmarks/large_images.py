@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -87,7 +86,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        print(json.dumps(measured(json.loads(sys.argv[1]))))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

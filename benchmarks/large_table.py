@@ -17,7 +17,6 @@ import contextlib
 import io
 import json
 import resource
-import sys
 import tempfile
 import threading
 import time
@@ -172,8 +171,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        found = measured(json.loads(sys.argv[1]))
-        print(json.dumps(found))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, steps
 
 MODULE = "benchmarks.state_places"
 PLACES = ("device", "disk")
@@ -37,19 +36,18 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     """
     import jax
 
-    from benchmarks import step_case
     from dpgen_jax.core.config import Runtime
     from dpgen_jax.core.types import Private
     from dpgen_jax.run import capacity
 
     available = common.available_bytes()
-    problem = step_case.problem(step_case.Case(
+    problem = steps.problem(steps.Case(
         "step", case["preset"], case["teachers"], 1, 1, "float32", seed=case["seed"]))
     with tempfile.TemporaryDirectory(dir=case["folder"]) as folder:
         layout = capacity.choose_layout(
             problem.method, Runtime(devices=case["devices"], state=case["place"]),
             files=Path(folder))
-        whole = step_case.Library(problem.method, Private(problem.records), problem.key, layout,
+        whole = steps.Library(problem.method, Private(problem.records), problem.key, layout,
                                   case["seed"])
         seconds = []
         for _ in range(case["repeats"] + 1):
@@ -114,7 +112,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        print(json.dumps(measured(json.loads(sys.argv[1]))))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

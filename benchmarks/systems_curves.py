@@ -16,9 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks import common, systems
-from benchmarks.results_systems import system_rows
-from benchmarks.results_tables import DATA_NAMES, markdown
-from benchmarks.systems_shown import half_width, shown_name
+from benchmarks.common import DATA_NAMES, markdown
+from benchmarks.systems import half_width, shown_name, system_rows
 
 Curves = dict[str, dict[float, dict[str, Any]]]
 

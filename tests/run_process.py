@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from seeded import ALL, SEED, dataset
 
-from benchmarks.killing.program import Audit
+from benchmarks.killing import Audit
 from dpgen_jax import methods
 from dpgen_jax.aggregation import noise
 from dpgen_jax.core import cli, hosts

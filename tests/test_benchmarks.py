@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, claimed, common, fakes, flops, step_case, steps
+from benchmarks import aggregation, claimed, common, fakes, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits
@@ -27,8 +27,8 @@ def mnist():
 
 def test_published_operations_on_mnist():
     macs = 196 * 25 * 11 * 11 + 49 * 25 * 21 * 42 + 2068 * 256 + 266
-    assert flops.published_macs(DiscriminatorNet(), mnist().spec) == macs
-    assert flops.published_flops(mnist().config, mnist().spec, 15) == 2 * macs * 210
+    assert steps.published_macs(DiscriminatorNet(), mnist().spec) == macs
+    assert steps.published_flops(mnist().config, mnist().spec, 15) == 2 * macs * 210
 
 
 def test_claimed_epsilons_are_what_is_recorded():
@@ -51,8 +51,8 @@ def test_a_training_that_was_resumed_took_all_its_starts():
 
 def test_fewer_records_than_the_batch_cost_less():
     config = dataclasses.replace(mnist().config, batch=30)
-    macs = flops.published_macs(config.discriminator, mnist().spec)
-    assert flops.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
+    macs = steps.published_macs(config.discriminator, mnist().spec)
+    assert steps.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
 
 
 @pytest.mark.long
@@ -87,7 +87,7 @@ def test_the_plain_loop_computes_what_the_library_computes():
 
 
 def test_pmap_computes_what_shard_map_computes():
-    measured = step_case.measure_beside(step_case.Case(
+    measured = steps.measure_beside(steps.Case(
         kind="parallel", preset="glyphs", teachers=3, chunk=1, devices=2))
     assert set(measured["ratio"]) == {"pmap / shard_map"}
     assert measured["largest_difference_of_generator_weights"] == 0

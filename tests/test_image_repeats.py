@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import image_evaluation, images
+from benchmarks import images
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import summary
@@ -33,7 +33,7 @@ def trained(monkeypatch):
 
 def measured(repeats):
     request = Request("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
-    return images.measured(request, None, repeats, image_evaluation.Protocol())
+    return images.measured(request, None, repeats, images.Protocol())
 
 
 def test_means_are_over_trainings_and_the_epsilons_add_up(trained, capsys):

@@ -4,7 +4,7 @@ import matplotlib.image
 import pytest
 
 from benchmarks import systems_curves
-from benchmarks.systems_shown import half_width
+from benchmarks.systems import half_width
 
 
 def row(method, epsilon, score, data="mnist", **more):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import common, results_page
 from benchmarks.papers import page, registry
-from benchmarks.papers.chosen import preset_of
+from benchmarks.papers.page import preset_of
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Row, Training
 from dpgen_jax import data, presets

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import toy_rows
 
-from benchmarks import common, image_evaluation, images
+from benchmarks import common, images
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import page, ran, runner
+from benchmarks.papers import page, runner
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import assess
@@ -100,7 +100,7 @@ def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     assert not row.measured() and measured == []
     path = runner.run(row, tmp_path / "runs", as_it_stands=True)
     assert resumed == [False] and json.loads(path.read_text())["results"]["stopped"] is True
-    assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in ran.done(row)
+    assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in page.done(row)
     assert command.state(row).startswith("measured, stopped")
     evaluated = len(measured)
     runner.run(row, tmp_path / "runs")
@@ -116,7 +116,7 @@ def test_what_cannot_be_evaluated_as_it_stands(tmp_path):
 
 
 def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
-    protocol = image_evaluation.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
+    protocol = images.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
     release, real = SimpleNamespace(sample=print), common.utility_of
 
     def stopped(*args):
@@ -126,12 +126,12 @@ def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch)
 
     monkeypatch.setattr(common, "utility_of", stopped)
     with pytest.raises(KeyboardInterrupt):
-        image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
+        images.usefulness(release, None, tmp_path / "parts", protocol)
     monkeypatch.setattr(common, "utility_of", real)
-    outcome = image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
+    outcome = images.usefulness(release, None, tmp_path / "parts", protocol)
     assert measured == ["cnn", "mlp", "lda"] and list(outcome["gen2real"]) == measured
     more = dataclasses.replace(protocol, seeds=2)  # another evaluation is not taken for this one
-    image_evaluation.usefulness(release, None, tmp_path / "parts", more)
+    images.usefulness(release, None, tmp_path / "parts", more)
     assert measured == ["cnn", "mlp", "lda"] * 2
 
 
