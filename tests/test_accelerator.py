@@ -12,6 +12,8 @@ from benchmarks.accelerator import traced_flops
 from benchmarks.steps import published_flops
 from dpgen_jax.core.types import Records
 
+pytestmark = pytest.mark.long
+
 A, B = jnp.zeros((3, 4)), jnp.zeros((4, 5))
 PRODUCT = 2 * 3 * 4 * 5
 
@@ -49,7 +51,6 @@ def test_a_teacher_computes_what_the_published_network_asks_for():
     assert .5 < counted / published_flops(preset.config, preset.spec, shape[1]) < 1
 
 
-@pytest.mark.long
 def test_what_several_processes_cost_is_measured(tmp_path, capsys):
     out = tmp_path / "hosts.json"
     assert steps.main(["--processes", "2", "--out", str(out)]) == 0

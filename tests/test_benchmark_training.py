@@ -11,6 +11,8 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run import lifecycle
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def commands(monkeypatch):

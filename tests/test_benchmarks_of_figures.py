@@ -11,6 +11,8 @@ from benchmarks import norms, steps, topagg_bound
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 
+pytestmark = pytest.mark.long
+
 TOY_NORMS = ["--dataset", "glyphs", "--dpcgan", "glyphs", "--dpgan", "glyphs", "--gswgan", "glyphs",
              "--steps", "4", "--critics", "6", "--batch", "12", "--points", "3"]
 
@@ -30,7 +32,6 @@ def test_an_epoch_of_fewer_teachers_is_extrapolated_and_says_so():
         "x", {**result, "quoted_seconds": row.quoted, "source": row.source})
 
 
-@pytest.mark.long
 def test_epochs_are_timed_and_kept(tmp_path, capsys, monkeypatch):
     out, names = tmp_path / "epochs.json", ["datalens-toy", "gpate-toy"]
     monkeypatch.setattr(steps, "ROWS", {
@@ -80,7 +81,6 @@ def glyphs():
     return norms.data.load("glyphs")
 
 
-@pytest.mark.long
 def test_a_stopped_study_goes_on_to_the_same_norms(glyphs, tmp_path, monkeypatch):
     s = norms.study(norms.arguments(TOY_NORMS), glyphs, "GS-WGAN", True)
     whole = norms.follow(s, 0, 4, tmp_path / "whole.npz")
@@ -112,7 +112,6 @@ def test_images_of_another_shape_are_refused(glyphs):
         norms.study(norms.arguments(["--dataset", "glyphs"]), glyphs, "GS-WGAN", True)
 
 
-@pytest.mark.long
 def test_the_record_of_norms(tmp_path, capsys, monkeypatch):
     flags = [*TOY_NORMS, "--systems", "DP-SGD GAN", "--out", str(tmp_path / "out"), "--record",
              str(tmp_path / "norms.json")]

@@ -9,6 +9,8 @@ from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.data.base import Dataset
 
+pytestmark = pytest.mark.long
+
 
 def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]

@@ -20,6 +20,8 @@ from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.pair import ConvNet
 
+pytestmark = pytest.mark.long
+
 WRITERS = 12
 
 
@@ -102,7 +104,6 @@ def test_a_public_classifier_empties_clients_and_needs_named_bounds(path, monkey
             part.dataset.notes[-1])
 
 
-@pytest.mark.long
 def test_a_cnn_is_trained_once(path, tmp_path, cnn):
     x = load(f"femnist:{path}", classes=36, image_size=8).x_test
     made = federated.trained_once(tmp_path / "out" / "cnn", lambda: cnn)
@@ -178,7 +179,6 @@ def toy(cnn, monkeypatch):
         name, presets.Preset(known[method], None, 10.0, 1e-5, 0, "a test")))
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
     argv = ["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",
@@ -200,7 +200,6 @@ def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out.json").read_text())["results"] == record["results"]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_a_bought_choice_is_covered_by_the_epsilon(path, tmp_path):
     federated.main(["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",

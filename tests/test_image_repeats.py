@@ -12,6 +12,8 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run.planning import Request
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def trained(monkeypatch):

@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks import accelerator
 
+pytestmark = pytest.mark.long
+
 UNITS = 5
 
 

@@ -10,6 +10,8 @@ from benchmarks.sweep import cells as sweep_metrics
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax.core.errors import UserError
 
+pytestmark = pytest.mark.long
+
 CNN = "gen2real.cnn.accuracy"
 
 

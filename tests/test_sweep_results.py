@@ -14,6 +14,8 @@ from benchmarks.sweep import __main__ as sweep
 from benchmarks.sweep import cells, figure
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
+pytestmark = pytest.mark.long
+
 CNN = "gen2real.cnn.accuracy"
 
 
@@ -200,7 +202,6 @@ def test_a_command_that_fails_says_so():
         common.command("benchmarks.no_such_module")
 
 
-@pytest.mark.long
 def test_a_sweep_from_the_command_line_to_the_record(tmp_path, monkeypatch):
     """A cell that costs little, trained and evaluated as a user would."""
     words = ["dpmerf", "--dataset", "digits", "--set", "generator_steps=20", "--seeds", "1",

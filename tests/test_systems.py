@@ -15,6 +15,8 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.evaluation import scores
 
+pytestmark = pytest.mark.long
+
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 
 

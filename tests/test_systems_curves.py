@@ -6,6 +6,8 @@ import pytest
 from benchmarks import systems_curves
 from benchmarks.systems import half_width
 
+pytestmark = pytest.mark.long
+
 
 def row(method, epsilon, score, data="mnist", **more):
     return {"method": method, "dataset": data, "epsilon": epsilon, "steps": 5, "preset_steps": 5,

@@ -6,6 +6,8 @@ from test_systems import done, parsed
 from benchmarks import systems
 from dpgen_jax.evaluation import scores
 
+pytestmark = pytest.mark.long
+
 
 def measured(accuracy, **other):
     return done("dpcgan", 1.0, 0.5) | {

@@ -7,6 +7,8 @@ from test_systems import parsed
 
 from benchmarks import systems
 
+pytestmark = pytest.mark.long
+
 
 def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
     commands = []

@@ -12,6 +12,8 @@ from benchmarks.tables.methods import PEERS, Failed, Spent, timed
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data.table import transform
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def loans():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import shlex
@@ -107,6 +108,10 @@ VARIANTS = {
 """Suffixes of a row, behind "+": runs that show why a figure of a paper is missed."""
 
 
+planned = functools.cache(complete)
+"""`complete`, which the page asks for the same presets hundreds of times."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Training:
     """A preset that is trained and evaluated by this runner.
@@ -167,7 +172,7 @@ class Training:
     def _planned(self) -> Any:
         """Return the configuration without the variant, with the noise and steps of its budget."""
         (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
-        return complete(self.method, with_records(config, preset.records), preset.spec, budget)
+        return planned(self.method, with_records(config, preset.records), preset.spec, budget)
 
     def _other_steps(self) -> dict[str, int]:
         """Return the steps of the row without noise, where they are not the planned ones.

@@ -12,7 +12,7 @@ from dpgen_jax.aggregation.single_releases import class_counts_event
 from dpgen_jax.core.errors import UserError, one_line
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fuzzing_counts_keeps_failures_and_goes_on(tmp_path):
     out = tmp_path / "fuzz.json"
     fuzz.main(["--minutes", "0.03", "--reader", "planted", "--out", str(out)])

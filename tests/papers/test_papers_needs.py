@@ -17,6 +17,8 @@ from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import capacity
 
+pytestmark = pytest.mark.long
+
 
 def gigabytes(name):
     return page.state_bytes(ROWS[name]) / 1e9
@@ -42,13 +44,6 @@ def test_the_list_says_which_rows_need_the_disk(monkeypatch, capsys):
     assert "52 GB: disk" in row and "--state disk" in lines[-2] and "24 GB" in lines[-2]
     monkeypatch.setattr(capacity, "memory", lambda: 64e9)
     assert page.memory_text(ROWS["gpate:table1b:mnist-eps1"], capacity.memory()) == "52 GB"
-
-
-def test_every_row_names_a_preset_that_exists_or_none():
-    named = [page.preset_of(row.work) for row in ROWS.values()]
-    for method, name in filter(None, named):
-        assert name in presets.all_of(method)
-    assert sum(map(bool, named)) > 0.9 * len(ROWS)
 
 
 def test_the_state_reaches_benchmarks_that_know_it_and_others_are_refused(tmp_path, monkeypatch):

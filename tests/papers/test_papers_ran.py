@@ -8,6 +8,8 @@ from benchmarks import common
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import page, registry
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def results(monkeypatch, tmp_path):

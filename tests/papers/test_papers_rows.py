@@ -37,6 +37,18 @@ def test_every_table_and_figure_has_rows(paper):
     assert places == set(PLACES[paper].split())
 
 
+def test_every_row_names_a_preset_that_exists_or_none():
+    named = [page.preset_of(row.work) for row in ROWS.values()]
+    for method, name in filter(None, named):
+        assert name in presets.all_of(method)
+    assert sum(map(bool, named)) > 0.9 * len(ROWS)
+
+
+def test_every_row_is_on_the_page():
+    text = (common.ROOT / "docs/papers.md").read_text()
+    assert [name for name in ROWS if f"`{name}`" not in text] == []
+
+
 def test_a_row_has_a_command_that_exists():
     assert [name for name, row in ROWS.items() if not row.work.known()] == []
 

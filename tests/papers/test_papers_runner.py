@@ -15,6 +15,8 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import assess
 from dpgen_jax.run import lifecycle
 
+pytestmark = pytest.mark.long
+
 LEAF = {"mean": 0.5, "std": 0.0, "values": [0.5]}
 
 
@@ -83,7 +85,6 @@ def test_a_row_without_noise_writes_that_it_promises_nothing(measured, tmp_path)
     assert outcome["privacy"]["epsilon"] == "inf" and "votes" not in outcome
 
 
-@pytest.mark.long
 def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     row, resumed, real = toy("datalens", "mnist-eps1"), [], lifecycle.run
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from benchmarks import common
+from benchmarks import claimed, common
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import page
 from benchmarks.papers.registry import ROWS
@@ -64,3 +64,14 @@ def test_the_list_and_the_page_say_that_a_row_was_measured_before_its_preset_cha
     epochs = ROWS["gpate:appendix-g:epoch"].work.result()
     epochs.write_text((RESULTS / epochs.name).read_text())  # times, and no configuration
     assert page.stale_sentence().endswith("Nothing is known of `epochs.json`, which name none.")
+
+
+def test_claimed_epsilons_are_what_is_recorded():
+    """By either conversion, for every paper: they are computed, not measured."""
+    recorded = json.loads((RESULTS / "claimed.json").read_text())["results"]["conversions"]
+    for row, known in zip(claimed.conversions(), recorded, strict=True):
+        assert {**known, "claimed": 0, "claimed_classic": 0} == {**row, "claimed": 0,
+                                                               "claimed_classic": 0}
+        assert row["claimed"] == pytest.approx(known["claimed"], rel=1e-6)
+        assert row["claimed_classic"] == pytest.approx(known["claimed_classic"], rel=1e-6)
+        assert row["claimed"] < row["claimed_classic"]
