@@ -57,12 +57,6 @@ def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = Non
       *shapes: Its arguments, as arrays or `jax.ShapeDtypeStruct`.
       loop_length: How often a loop is run through whose length is an array, as `fori_loop` to an
         array's value.
-
-    Returns:
-      The number of operations.
-
-    Raises:
-      ValueError: For such a loop, without `loop_length`.
     """
     return _count(jax.make_jaxpr(function)(*shapes).jaxpr, loop_length)
 
@@ -106,9 +100,6 @@ _CALLED = re.compile(r"(?:calls|to_apply)=%([\w.-]+)")
 
 def kinds(program: str) -> dict[str, str]:
     """Sort the instructions of a compiled program.
-
-    Args:
-      program: Its text, of `compiled.as_text()`.
 
     Returns:
       By the instruction's name: "products" of matrices, "stack" where one unit's state is read from

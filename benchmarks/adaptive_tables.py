@@ -133,11 +133,6 @@ def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: 
 def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, Facts, int]:
     """Return a model with a further round in place of a part of the last step.
 
-    Args:
-      run: The simulation.
-      public: The state after four steps.
-      way: What the last step is spent on.
-
     Returns:
       The model of mbi, the facts that it was fitted to, and how many further tables it has.
     """

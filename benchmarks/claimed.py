@@ -136,16 +136,6 @@ def revealed(sigma: float, batch: int, steps: int, critics: int, delta: float = 
 
     A record's critic participates Binomial(steps, 1 / critics) times whatever the records are, so
     delta(epsilon) is the mean over that number of participations.
-
-    Args:
-      sigma: The noise multiplier.
-      batch: The samples of a step.
-      steps: The number of steps.
-      critics: The number of critics.
-      delta: The delta of the guarantee.
-
-    Returns:
-      Epsilon.
     """
     participations = np.arange(10 * math.ceil(steps / critics))
     weights = binom.pmf(participations, steps, 1 / critics)

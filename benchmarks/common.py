@@ -143,9 +143,6 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
       samples: The number of synthetic images; None for that of the setting.
       name: The name of the setting, "full" or "fast".
       classifiers: The classifiers; by default the networks of the papers alone.
-
-    Returns:
-      The result of `evaluation.utility.utility`.
     """
     from dpgen_jax.evaluation import utility
 
@@ -163,11 +160,6 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
 
     Each configuration has a process: the number of CPU devices is fixed before JAX starts, memory
     is freed whole, and the peak belongs to one configuration.
-
-    Args:
-      module: The module.
-      case: The configuration, passed as JSON.
-      env: Further environment variables.
 
     Returns:
       The JSON of the last line of its output, or {"error": reason} where it fails.
@@ -196,9 +188,6 @@ def command(*args: Any) -> None:
 
     A signal that asks this process to stop is passed on, once: the run then ends its step, writes
     what it has, and this process ends too.
-
-    Args:
-      *args: The module and its arguments.
 
     Raises:
       BudgetExceeded: The budget allows no such run.
@@ -229,11 +218,7 @@ def command(*args: Any) -> None:
 
 
 def training_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the seconds of a training: each start of a run that was resumed counts from 0 again.
-
-    Args:
-      rows: The rows of metrics.jsonl.
-    """
+    """Return the seconds of a training, of which each start counts from 0 again."""
     seconds = [row["seconds"] for row in rows]
     ended = [before for before, now in itertools.pairwise(seconds) if now < before]
     return float(sum(ended) + seconds[-1])
@@ -253,9 +238,6 @@ def side_by_side(ways: Mapping[str, Callable[[], Any]], repeats: int,
         returns is ready.
       repeats: How many calls of each are timed.
       warmup: How many calls of each come before.
-
-    Returns:
-      {name: `timing` of its seconds}.
     """
     import jax
 
@@ -277,9 +259,6 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
     Args:
       size: Both matrices are [size, size].
       repeats: How many products are timed.
-
-    Returns:
-      The best of the repeats.
     """
     import jax
     import jax.numpy as jnp

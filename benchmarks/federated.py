@@ -117,9 +117,6 @@ def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) ->
       options: How clients are chosen.
       cnn: A classifier trained on the clients' records.
 
-    Returns:
-      The federations by name.
-
     Raises:
       UserError: Too few clients are chosen, or the bounds are missing.
     """
@@ -216,9 +213,6 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
     Args:
       path: The file; it is as private as the records that the CNN learnt from.
       train: Trains the CNN.
-
-    Returns:
-      The CNN.
     """
     if not path.exists():
         cnn = train()
@@ -235,9 +229,6 @@ def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Rele
     Args:
       request: What is asked for, with the folder of the run.
       dataset: The records.
-
-    Returns:
-      The release.
     """
     if training.is_finished(request.out):
         return lifecycle.load(request.out)

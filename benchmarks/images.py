@@ -131,9 +131,6 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
       dataset: The data set that it was trained on, with a held-out part.
       folder: The result is kept here.
       weights: The Inception-v3 weights of FID, as `evaluate --inception-weights`.
-
-    Returns:
-      The `fidelity` part of metrics.json.
     """
     with_fid = folder / "fid.json"  # which has all that the other has
     path = with_fid if weights or with_fid.exists() else folder / "fidelity.json"
@@ -178,9 +175,6 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
       request: The run; it goes on where its folder `out` holds one that was begun.
       dataset: The data.
 
-    Returns:
-      The release.
-
     Raises:
       UserError: As `lifecycle.run`, which also ends the process after a signal; and where the
         folder holds a finished run that was asked for otherwise.
@@ -220,9 +214,6 @@ def votes(run: Path) -> dict[str, Any] | None:
 
     These shares depend on private records, belong to the data holder, and are in no release. They
     are written to results here only because the data of benchmarks are public.
-
-    Args:
-      run: The run folder.
 
     Returns:
       The shares; None for a run that kept no votes, or had no noise.

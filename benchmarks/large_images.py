@@ -31,13 +31,7 @@ BLOCK = 5_000
 
 
 def write_images(path: Path, images: int, seed: int) -> None:
-    """Write images to a file whose arrays can be mapped.
-
-    Args:
-      path: The .npz file.
-      images: The number of images.
-      seed: Of the draws.
-    """
+    """Write images to a file whose arrays can be mapped."""
     rng = np.random.default_rng(seed)
     labels = (np.arange(images) % CLASSES).astype(np.int32)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as whole:
@@ -51,11 +45,7 @@ def write_images(path: Path, images: int, seed: int) -> None:
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Train as the command line does, and return the peak of this process.
-
-    Args:
-      case: `images` and `seed`.
-    """
+    """Train as the command line does, and return the peak of this process."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "images.npz"
         write_images(path, case["images"], case["seed"])

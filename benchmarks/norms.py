@@ -246,13 +246,7 @@ def follow(s: Study, seed: int, points: int, path: Path) -> list[dict[str, Any]]
 # The picture of `benchmarks.norms`: norms over training, and their distribution at the end.
 
 def draw(variants: dict[str, Any], bins: np.ndarray, path: Path) -> None:
-    """Draw one column for each variant: quantiles over training, and the last quarter's histogram.
-
-    Args:
-      variants: What `benchmarks.norms` measured, by name.
-      bins: The edges of the histograms.
-      path: The file.
-    """
+    """Draw a column for each variant: quantiles over training, and the last quarter's histogram."""
     figure = Figure(figsize=(2.6 * len(variants), 5), dpi=110, layout="constrained")
     axes = figure.subplots(2, len(variants), sharey="row", squeeze=False)
     for (above, below), (name, variant) in zip(axes.T, variants.items(), strict=True):

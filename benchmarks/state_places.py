@@ -65,11 +65,7 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def ratio(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return time and memory of the disk by those of the devices, each by its fastest process.
-
-    Args:
-      cases: What was measured, of both places.
-    """
+    """Return time and memory of the disk by those of the devices, each by its fastest process."""
     best = {place: min((case for case in cases if case["place"] == place),
                        key=lambda case: case["seconds_per_teacher"]) for place in PLACES}
     return {name: best["disk"][name] / best["device"][name]

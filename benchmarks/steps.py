@@ -65,13 +65,6 @@ def published_macs(net: DiscriminatorNet, spec: ImageSpec) -> int:
 
     It has 5x5 convolutions at half and at a quarter of the size and two linear layers, with the
     label joined to the input of each as constant maps or a one-hot vector.
-
-    Args:
-      net: The discriminator.
-      spec: The images.
-
-    Returns:
-      The number of multiplications.
     """
     c1, c2, hidden = net.resolve(spec)
     half, quarter = ((spec.height // n) * (spec.width // n) for n in (2, 4))
@@ -89,14 +82,6 @@ def published_flops(config: Config, spec: ImageSpec, records: int) -> int:
     A discriminator step goes forward and twice that backward through real and fake records; the
     answer goes forward through a batch of fakes and back to the images. The optimiser, the votes
     and the generator are not counted.
-
-    Args:
-      config: The configuration.
-      spec: The images.
-      records: The records of a teacher.
-
-    Returns:
-      The number of operations.
     """
     real = min(config.batch, records)
     passes = config.d_steps * 3 * 2 * real + 2 * config.batch
@@ -330,9 +315,6 @@ def measure_step(case: Case) -> dict[str, Any]:
 def measure_beside(case: Case) -> dict[str, Any]:
     """Time two ways of the same step in turns.
 
-    Args:
-      case: The configuration.
-
     Returns:
       The medians, their ratio, and the largest difference of the generators that they lead to from
       the same keys and noise.
@@ -386,9 +368,6 @@ BLOCKS = 20
 
 def time_processes(args: argparse.Namespace) -> int:
     """Run the processes, write their measurements, and print them as a line.
-
-    Args:
-        args: The flags of `benchmarks.steps`.
 
     Returns:
         The exit code: 0, or 1 where a process failed.
@@ -506,9 +485,6 @@ def steps_of_an_epoch(row: Epoch) -> int:
 
 def time_epochs(args: argparse.Namespace) -> int:
     """Time the rows that are missing, write the record after each, and print the table.
-
-    Args:
-      args: The flags of `benchmarks.steps`.
 
     Returns:
       The exit code: 1 where a row could not be timed.
@@ -699,9 +675,6 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
 def linearity(cases: list[dict]) -> list[dict[str, Any]]:
     """Return how far the time of a step is linear in the teachers, for each preset and layout.
-
-    Args:
-      cases: The configurations, with what was measured.
 
     Returns:
       Seconds per teacher at each number of teachers, and the ratio of the largest number's to the

@@ -183,17 +183,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable[[str], Path]
             ) -> Path:
-    """Draw a row of 20 images of each private system, of ten classes at most, beside its accuracy.
-
-    Args:
-      rows: The rows.
-      data: The name of the data set.
-      epsilon: The budget.
-      run: The run folder of a method.
-
-    Returns:
-      The file of the picture.
-    """
+    """Draw 20 images of each private system, of ten classes at most, beside its accuracy."""
     shown = [r for r in rows if (r["dataset"], r["epsilon"]) == (data, epsilon) and "steps" in r]
     images = []
     for r in shown:
@@ -327,12 +317,6 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
              ) -> dict[str, Any] | None:
     """Return a row whose scores are means over its trainings, or `row` of a single one.
 
-    Args:
-      args: The command line.
-      method: The method.
-      data: A name of `DATA` or `COLOUR`.
-      epsilon: The budget of each training.
-
     Returns:
       The row of the mean, with its deviation between trainings; the row of the first training that
       failed; None where there is none, and none is trained.
@@ -362,13 +346,6 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
 def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number: int = 0
         ) -> dict[str, Any] | None:
     """Train and evaluate one system.
-
-    Args:
-      args: The command line.
-      method: The method.
-      data: A name of `DATA` or `COLOUR`.
-      epsilon: The budget.
-      number: Which training of the row this is.
 
     Returns:
       The row of the run, or the reason why it failed; None where there is no run, and none is

@@ -30,9 +30,6 @@ DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "
 def preset_of(work: Work) -> tuple[str, str] | None:
     """Return the method and the preset of a row, of a sweep those that its cells begin from.
 
-    Args:
-      work: How the row is run.
-
     Returns:
       Their names; None for a row that trains no named preset, or several.
     """
@@ -68,9 +65,6 @@ LEAST = 5e8
 
 def state_bytes(row: Row) -> int:
     """Return the bytes of the state of all units of a row at once, of its largest run.
-
-    Args:
-      row: The row.
 
     Returns:
       The bytes; 0 where units keep nothing, where the row trains no single preset or times a
@@ -120,11 +114,7 @@ def memory_text(row: Row, memory: float = math.inf) -> str:
 
 
 def explained(memory: float) -> str:
-    """Return the line below a list that says what `text` means.
-
-    Args:
-      memory: The bytes of memory that there are.
-    """
+    """Return the line below a list that says what `text` means."""
     return ("memory: what teachers or critics keep, with records and a step on top; the disk holds "
             f"up to two checkpoints of as much. disk: more than the {memory / 1e9:.0f} GB here, so "
             "run it with --state disk, which keeps it on the disk too")
@@ -243,9 +233,6 @@ def runs(system: str) -> Iterator[Row]:
     Rows of one and the same training are one: that of the system's own paper, by accuracy, where
     there is one. Presets of this library, rows that change a field, readings of a run and timed
     steps are none of them.
-
-    Args:
-      system: A name of `SYSTEMS`.
     """
     def foreign(row: Row) -> tuple[bool, bool]:
         return not row.name.startswith(f"{system.split()[0]}:"), CNN not in row.paper
@@ -290,11 +277,7 @@ def runs_table() -> str:
 
 
 def run_sentence(system: str) -> str:
-    """Return in words how many of a system's trainings, as published, have run, and which.
-
-    Args:
-      system: A name of `SYSTEMS`.
-    """
+    """Return in words how many of a system's trainings, as published, have run, and which."""
     each = [row for row in runs(system) if not is_sweep(row)]
     measured = [row for row in each if row.measured()]
     found = "; ".join(map(done, measured))
@@ -311,10 +294,6 @@ BEFORE = "measured before its preset changed"
 
 def changed(ran: Mapping[str, Any], config: Any) -> dict[str, tuple[Any, Any]]:
     """Return the fields that are not as they ran; those that came later ran with their defaults.
-
-    Args:
-      ran: The configuration that ran, as JSON.
-      config: Today's.
 
     Returns:
       {field: (as it ran, today's)}; noise and steps that today's leaves to the budget are equal.
@@ -358,11 +337,7 @@ def _of_norms(argv: tuple[str, ...], record: Mapping[str, Any]) -> Iterator[Pair
 
 
 def configurations(row: Row) -> Iterator[Pair]:
-    """Yield each configuration in the results of a row, beside that of its command today.
-
-    Args:
-      row: A row that is measured.
-    """
+    """Yield each configuration in the results of a row, beside that of its command today."""
     record, work = row.results() or {}, row.work
     module = work.module if isinstance(work, Command) else ""
     if isinstance(work, Training):
@@ -387,9 +362,6 @@ def configurations(row: Row) -> Iterator[Pair]:
 
 def changes(row: Row) -> dict[str, tuple[Any, Any]]:
     """Return the fields of a row's presets that have changed since it was measured.
-
-    Args:
-      row: Any row.
 
     Returns:
       As `changed`; nothing for a row that is not measured, or whose name has a digest.

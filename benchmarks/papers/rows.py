@@ -139,11 +139,7 @@ class Training:
         return self.preset in presets.all_of(self.method)
 
     def base(self) -> tuple[Any, Budget]:
-        """Return the configuration and the budget of the row without its variant.
-
-        Raises:
-          UserError: There is no such preset.
-        """
+        """Return the configuration and the budget of the row without its variant."""
         preset = presets.get(self.method, self.preset)[1]
         epsilon = preset.epsilon if self.epsilon is None else self.epsilon
         return (dataclasses.replace(preset.config, **self.fields),

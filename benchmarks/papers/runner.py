@@ -41,9 +41,6 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
       as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
         training does not go on.
 
-    Returns:
-      The file of its results.
-
     Raises:
       UserError: There is nothing to run, its data are absent, or what it runs fails.
     """

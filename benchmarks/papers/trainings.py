@@ -247,14 +247,7 @@ def by_code(place: str, system: str, metric: str, text: str) -> Iterator[Row]:
 
 
 def small_rows(place: str, system: str, data: str, printed: Mapping[str, str]) -> Iterator[Row]:
-    """Yield the rows of GS-WGAN's or DPAC's small networks at epsilon 10.
-
-    Args:
-      place: PAPER:TABLE.
-      system: The method.
-      data: A name of `sources.SOURCES`.
-      printed: What the paper reports, by metric.
-    """
+    """Yield the rows of GS-WGAN's or DPAC's small networks at epsilon 10."""
     spec = SOURCES[data].spec
     for end, preset, time in (("small", f"{data}-eps10", 0.3),
                               ("long", f"{data}-eps10-long", 3.0)):

@@ -144,9 +144,6 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
       names: The metrics.
       number: The number of the run.
       first: Whether real records are measured too, for comparison; they are the same in all runs.
-
-    Returns:
-      The row of the run, and metrics.json.
     """
     run = args.out / one.folder / str(number)
     trained(one, run, args.state)

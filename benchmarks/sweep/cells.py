@@ -61,10 +61,6 @@ class Job:
 def job(sweep: Sweep, cell: Cell) -> Job:
     """Parse a cell as the training parses its flags.
 
-    Args:
-      sweep: The sweep.
-      cell: One of its cells.
-
     Returns:
       The job; what only the sweep's method has is left out where the cell is of another.
 
@@ -93,9 +89,6 @@ def flags(settings: Mapping[str, str]) -> list[str]:
 
     Args:
       settings: {field: value}, such as {"generator.latent": "10", "renewed": "false"}.
-
-    Returns:
-      The words, such as "--generator.latent=10" and "--no-renewed".
     """
     words: list[str] = []
     for field, text in settings.items():
@@ -140,12 +133,6 @@ OPEN = ("membership", "fidelity", "average")
 def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> list[str]:
     """Return the metrics of a sweep: those of the command line, of the sweep, or the usual one.
 
-    Args:
-      args: The command line.
-      sweep: The sweep.
-      method: The method of its first cell.
-      preset: The preset of its first cell.
-
     Returns:
       The names; without Inception's weights a published sweep is measured without its FID.
 
@@ -180,9 +167,6 @@ def words(args: argparse.Namespace, method: str, chosen: Sequence[str], first: b
       method: The method.
       chosen: The metrics.
       first: Whether classifiers are also trained on real records.
-
-    Returns:
-      The flags.
     """
     if method in RELEASED_CLASSIFIERS:
         return []
@@ -204,18 +188,7 @@ def words(args: argparse.Namespace, method: str, chosen: Sequence[str], first: b
 
 
 def leaf(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a metric of one run over the seeds of its evaluation.
-
-    Args:
-      document: metrics.json.
-      name: The metric.
-
-    Returns:
-      {"mean", "std", "values"}.
-
-    Raises:
-      UserError: metrics.json has no such number.
-    """
+    """Return a metric of one run over the seeds of its evaluation."""
     try:
         value = functools.reduce(lambda part, key: part[key], name.split("."), document)
     except (KeyError, TypeError):
@@ -323,9 +296,6 @@ class Sweep:
         Args:
           field: A field of the method's configuration, or any other flag of the training.
           values: Its values; a single one is the same in all cells, and no part of their names.
-
-        Returns:
-          The sweep, without cells that have become equal.
         """
         is_special = not all(field in cell.settings for cell in self.cells)
         cells: dict[tuple[tuple[str, str], ...], Cell] = {}
@@ -344,9 +314,6 @@ def variants(rows: Mapping[str, Mapping[str, str]],
     Args:
       rows: Settings that change together, by name.
       printed: By metric, what the paper prints for each.
-
-    Returns:
-      The cells.
     """
     return tuple(Cell({VARIANT: name}, settings,
                       {metric: values[i] for metric, values in (printed or {}).items()})
@@ -361,9 +328,6 @@ def along(field: str, values: str, printed: str = "", **together: str) -> tuple[
       values: Its values, with spaces between them.
       printed: What the paper prints for each, a CNN's accuracy, with spaces between them.
       **together: Fields that change with it, each with as many values.
-
-    Returns:
-      The cells.
     """
     numbers = [float(text) for text in printed.split()]
     rows = [dict(zip((field, *together), row, strict=True)) for row in zip(
@@ -378,8 +342,5 @@ def digits(name: str, preset: str) -> dict[str, str]:
     Args:
       name: A name of `DIGITS`.
       preset: The preset, with {} in place of that name.
-
-    Returns:
-      {"preset", "dataset"}.
     """
     return {"preset": preset.format(name), "dataset": DIGITS[name]}

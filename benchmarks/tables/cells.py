@@ -48,10 +48,6 @@ def learned(rows: Rows, seed: int) -> Rows:
     """Return what a classifier learns from: at most `MOST_ROWS`, all of rare classes among them.
 
     What it predicts is judged by ranks (AUROC), which the shares of the classes do not move.
-
-    Args:
-      rows: Rows, encoded.
-      seed: Of the choice.
     """
     x, y = rows
     if len(y) <= MOST_ROWS:
@@ -257,9 +253,6 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
       runs: What `run` returned, so far.
       places: The folders.
       where: The machine, as it was before the first run.
-
-    Returns:
-      The file.
     """
     scores = [made["scores"] for made in runs if "scores" in made]
     merged = {name: summary([score[name] for score in scores if name in score])

@@ -54,15 +54,7 @@ def _logistic(score: np.ndarray) -> np.ndarray:
 
 
 def loans(rng: np.random.Generator, n: int) -> Columns:
-    """Draw loans: heavy tails, counts with spikes at 0, nulls that tell of risk, 20 % defaulted.
-
-    Args:
-      rng: The source.
-      n: How many.
-
-    Returns:
-      The columns; the label is `defaulted`.
-    """
+    """Draw loans: heavy tails, counts with spikes at 0, nulls that tell of risk, 20 % defaulted."""
     wealth, care = rng.normal(size=(2, n))
     job = rng.choice(6, n, p=[.42, .22, .16, .12, .05, .03])
     value = np.exp(11.4 + 0.45 * wealth + 0.25 * rng.normal(size=n))
@@ -95,15 +87,7 @@ def loans(rng: np.random.Generator, n: int) -> Columns:
 
 
 def rare(rng: np.random.Generator, n: int) -> Columns:
-    """Draw records of which 2 % are positive: four numbers and a category differ, ten do not.
-
-    Args:
-      rng: The source.
-      n: How many.
-
-    Returns:
-      The columns; the label is `positive`.
-    """
+    """Draw records of which 2 % are positive: four numbers and a category differ, ten do not."""
     positive = rng.random(n) < 0.02
     columns: Columns = {}
     for i in range(10):
@@ -121,10 +105,6 @@ def rare(rng: np.random.Generator, n: int) -> Columns:
 
 def dense(rng: np.random.Generator, n: int) -> Columns:
     """Draw 16 columns that all hang on three hidden causes, so that no tree holds their law.
-
-    Args:
-      rng: The source.
-      n: How many.
 
     Returns:
       The columns; the label is `outcome`, which two of the causes decide together.
@@ -146,15 +126,7 @@ def dense(rng: np.random.Generator, n: int) -> Columns:
 
 
 def scale(rng: np.random.Generator, n: int) -> Columns:
-    """Draw 20 columns for timings: twelve numbers, seven categories and a label.
-
-    Args:
-      rng: The source.
-      n: How many.
-
-    Returns:
-      The columns; the label is `label`.
-    """
+    """Draw 20 columns for timings: twelve numbers, seven categories and a label."""
     hidden = rng.normal(size=n)
     columns: Columns = {
         f"x{i}": _integer(0, 999, 500 + 120 * (hidden * (i % 3) / 2 + rng.normal(size=n)))
@@ -254,19 +226,12 @@ def load(name: str, part: str = "test") -> Dataset:
       name: A name of `SOURCES`.
       part: "test" for all training rows and the test rows; "validation" for three quarters of the
         training rows and, in place of the test rows, the others: settings are chosen there.
-
-    Returns:
-      The data set.
     """
     return SOURCES[name].load() if part == "test" else validation(name, 0)
 
 
 def validation(name: str, index: int) -> Dataset:
     """Load one of the validation parts of a table: together they are its training rows.
-
-    Args:
-      name: A name of `SOURCES`.
-      index: Its number, below `VALIDATION_PARTS`.
 
     Returns:
       The training rows of the other parts, and those of this one in place of test rows.
@@ -281,12 +246,7 @@ def validation(name: str, index: int) -> Dataset:
 
 
 def write(dataset: Dataset, folder: Path) -> None:
-    """Write the training rows as train.csv, and the schema as schema.yaml (JSON, which is YAML).
-
-    Args:
-      dataset: The data set.
-      folder: Where; it is made.
-    """
+    """Write the training rows as train.csv, and the schema as schema.yaml (JSON, which is YAML)."""
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
     export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
@@ -294,11 +254,7 @@ def write(dataset: Dataset, folder: Path) -> None:
 
 
 def document(spec: TableSpec) -> dict[str, Any]:
-    """Return a schema as its file has it.
-
-    Args:
-      spec: The schema.
-    """
+    """Return a schema as its file has it."""
     columns = list(spec.columns)
     columns.insert(spec.label_position, spec.label)
     return {"label": spec.label.name, "columns": {c.name: _entries(c) for c in columns}}
@@ -314,15 +270,8 @@ def _entries(column: Column) -> dict[str, Any]:
 def read(path: Path, spec: TableSpec) -> tuple[np.ndarray, np.ndarray]:
     """Read synthetic rows back by the schema.
 
-    Args:
-      path: A CSV file.
-      spec: The schema.
-
     Returns:
       Encoded rows float32 [n, F] and labels int32 [n].
-
-    Raises:
-      UserError: A row breaks the schema.
     """
     declared = schema.read(str(path.with_name("schema.yaml")))
     found = tables.csv(str(path), dataclasses.replace(declared, spec=spec))

@@ -50,20 +50,7 @@ class Failed(Exception):
 
 def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] | None = None
           ) -> Spent:
-    """Run a command to its end.
-
-    Args:
-      command: The command.
-      log: The file that takes its output.
-      limit: The CPU seconds that it may take.
-      env: Further environment variables.
-
-    Returns:
-      What it took.
-
-    Raises:
-      Failed: It ended with an error, or took longer.
-    """
+    """Run a command to its end."""
     import resource  # which POSIX alone has: rows are made elsewhere too, and not run
 
     started = time.perf_counter()
@@ -177,12 +164,6 @@ def python(peer: Peer) -> Path:
     What could not be installed is not tried again until its requirements change, or its folder is
     removed.
 
-    Args:
-      peer: The peer.
-
-    Returns:
-      The interpreter.
-
     Raises:
       Failed: The packages could not be installed; pip.log in the folder says more.
     """
@@ -215,14 +196,7 @@ def _install(venv: Path, log: Path, wanted: list[str]) -> str | None:
 
 
 def versions(peer: Peer) -> dict[str, str]:
-    """Return the versions of all packages in a peer's environment.
-
-    Args:
-      peer: The peer.
-
-    Raises:
-      Failed: As `python`.
-    """
+    """Return the versions of all packages in a peer's environment."""
     command = [str(python(peer)), "-m", "pip", "list", "--format=json",
                "--disable-pip-version-check"]
     listed = subprocess.run(command, capture_output=True, text=True)
@@ -292,12 +266,6 @@ def find(text: str) -> Method:
     Args:
       text: "real", a name of `PEERS`, or one of `OURS`, with flags behind it if they are wanted:
         "marginals --model=tree".
-
-    Returns:
-      The method.
-
-    Raises:
-      UserError: There is none of this name.
     """
     name, *further = shlex.split(text)
     if name == "real" and not further:

@@ -125,11 +125,7 @@ def failures() -> str:
 
 
 def behind(epsilon: float) -> str:
-    """Return where `marginals` is not ahead: measures in which another method's mean is better.
-
-    Args:
-      epsilon: The budget.
-    """
+    """Return where `marginals` is not ahead: measures in which another method's mean is better."""
     rows: list[Sequence[object]] = []
     measured = []
     for name in tables():
@@ -172,11 +168,7 @@ def apart(key: str, one: Results, other: Results) -> str:
 
 
 def overview(epsilon: float) -> str:
-    """Return the mean AUROC over the three classifiers, methods against tables.
-
-    Args:
-      epsilon: The budget.
-    """
+    """Return the mean AUROC over the three classifiers, methods against tables."""
     chosen = {(cell["method"], cell["table"]): cell for name in tables()
               for cell in of(name, epsilon)}
     names = dict.fromkeys(method for method, _ in chosen)
