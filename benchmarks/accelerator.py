@@ -48,6 +48,9 @@ from dpgen_jax.run.calibrate_config import complete
 from dpgen_jax.run.capacity import inner_jaxprs, units_in_precision
 
 # Floating-point operations of any function, counted in its jaxpr.
+#
+# Counted are matrix products and convolutions, a multiplication and an addition as two; what is
+# done element by element is not.
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
     """Count the operations of a function.
@@ -86,6 +89,9 @@ def _of(equation: Any, loop_length: int | None) -> int:
 
 
 # The time of a step on a CPU by kind of instruction: JAX's profiler over one call of a block.
+#
+# XLA's profiler times each instruction of a compiled program. An instruction is sorted by what it
+# does, as the program's text says: that of a fusion by all that is fused in it.
 
 LAYOUT = frozenset({"concatenate", "copy", "transpose", "pad", "slice", "gather", "reverse"})
 """Instructions that only move values."""

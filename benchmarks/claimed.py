@@ -9,7 +9,7 @@ the critic with the most participations); and under the published random schedul
 critics become known. Beside them stand the accuracies in the results of `benchmarks.images` at a
 proven epsilon, for every paper what its accounting gives by either conversion, for every setting
 of the PATE-style papers the rounds that its budget buys, and for codes that people run what is
-wrong in each (`claimed_codes`). It reads no data, and writes benchmarks/results/claimed.json.
+wrong in each (`codes`). It reads no data, and writes benchmarks/results/claimed.json.
 """
 
 from __future__ import annotations

@@ -177,6 +177,12 @@ def _votes(files: RunFolder, account: Any) -> list[str]:
 
 
 # `python -m benchmarks.killing`: starts runs as forks of itself, with all imports done.
+#
+# A line of JSON names the case, the folder, and the moment at which the run shall kill itself, if
+# it shall; the answers are the process id and, when it has ended, its exit status. A fork comes
+# before any backend of JAX is started, so each run starts its own. The run is instrumented from
+# outside: `audit` gets a line before each draw, and one for each moment at which something on the
+# disk changes.
 
 class Audit:
     """Lines of a file outside of the run folder, one at a time and whole; and the chosen end.

@@ -3,8 +3,7 @@
     python -m benchmarks.results_page            # writes them
     python -m benchmarks.results_page --check    # exit code 1 if a page is not what it would write
 
-So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results, the
-tables in `results_tables`.
+So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from benchmarks.tables import page as comparison
 from benchmarks.tables.cells import CLASSIFIERS
 from dpgen_jax import account, methods
 
-# The tables of `benchmarks.results_page`, in Markdown, from benchmarks/results/*.json.
+# The tables, in Markdown.
 
 def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
     evaluation = results(stem)["evaluation"][task]
@@ -289,7 +288,7 @@ TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
     conversions_table, papers_table, codes_table)}
 
 
-# How far the systems on images are from what is published: tables of `benchmarks.results_page`.
+# How far the systems on images are from what is published.
 
 CELLS = tuple((data, epsilon) for data in systems.DATA for epsilon in systems.EPSILONS)
 PUBLISHED: dict[str, tuple[float, ...]] = {

@@ -361,6 +361,13 @@ def step_case(case: Case) -> dict[str, Any]:
 
 
 # The cost of several processes beside computation: `python -m benchmarks.steps --processes N`.
+#
+# N processes of this machine meet as those of a run do, and the leader tells the others of blocks
+# of one step, with as many bits of noise as the preset's step needs. Measured are the seconds until
+# all have met, the bytes of a block's order and the seconds that telling it takes, beside the
+# seconds of the published step that `benchmarks.steps` recorded. Between machines the network
+# decides; here they talk over the loopback, so the bytes are what carries over. The record is
+# results/hosts.json.
 
 BLOCKS = 20
 """Blocks that are told, the first of which compiles and is not counted."""
@@ -434,6 +441,16 @@ def take_part(case: dict[str, Any]) -> dict[str, Any]:
 
 
 # Seconds per epoch beside the papers': `python -m benchmarks.steps --epochs [ROW ...]`.
+#
+# An epoch of DataLens and G-PATE is one pass of every teacher over its records: their codes take
+# floor(records of a teacher / batch) steps, each with one step of the generator. With the published
+# teachers that is a single step (15 records, batch 15), which agrees with the text: G-PATE reaches
+# epsilon 1 "at epoch 232", and one query of a batch each time costs as much. Timed is a step of the
+# library with the published networks and settings on random records, not the first one, in a
+# process of its own. With `--share` below 1 fewer teachers are timed and the time of all is
+# extrapolated, which the record marks: a step is linear in the teachers (`benchmarks.steps`). The
+# papers' times are quoted, and were measured on other machines. Rows that were measured with the
+# same flags are kept. The record is results/epochs.json.
 
 TABLE_6 = "DataLens (Wang et al. 2021), Table 6: Tesla T4, epsilon 1"
 RUNTIME = "DataLens (Wang et al. 2021), section 5.3, runtime analysis: RTX 2080 Ti, epsilon 1"

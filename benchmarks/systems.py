@@ -6,7 +6,7 @@
     python -m benchmarks.systems --dataset scenes-2 scenes-10 scenes-100
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
-user, and has a file of its own (`benchmarks.systems`). The script can be stopped at any time
+user, and has a file of its own. The script can be stopped at any time
 and started again: it continues with what is there. Every row is shown, whatever the result; a row
 that fails has the reason. Checkpoints of a finished row are not kept. Epsilons are of replace-one
 neighbours but for --relation zero-out, the weaker promise: of a record, or of a client's whole data
@@ -45,6 +45,13 @@ from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 
 # The results files of `benchmarks.systems`: one for each row, in results/systems.
+#
+# METHOD-DATA-epsEPSILON.json is of the fast evaluation and replaced records; `-full` and
+# `-zero-out` behind it are of the full evaluation and of the weaker promise. A file has one row and
+# the command, the machine, the versions, the commit and the seeds of that row alone, so that a run
+# that stops loses no other row. Rows of before there were such files (until 2026-11-26) have the
+# command and the commit of the call that last collected them with others; their `trained_with` is
+# their own.
 
 REPLACE_ONE = "replace-one"
 

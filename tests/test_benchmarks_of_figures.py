@@ -34,7 +34,7 @@ def test_an_epoch_of_fewer_teachers_is_extrapolated_and_says_so():
 
 def test_epochs_are_timed_and_kept(tmp_path, capsys, monkeypatch):
     out, names = tmp_path / "epochs.json", ["datalens-toy", "gpate-toy"]
-    monkeypatch.setattr(steps, "ROWS", {
+    monkeypatch.setattr(steps, "EPOCHS", {
         f"{method}-toy": steps.Epoch(method, "glyphs", 1.0, "no paper")
         for method in ("datalens", "gpate")})
     flags = ["--epochs", *names, "--share", "0.002", "--chunk", "1", "--devices", "1",

@@ -45,6 +45,9 @@ from dpgen_jax.federated import wire
 from dpgen_jax.run import lifecycle, loop, stages
 
 # A true run, as its folder looked before each draw and at its end.
+#
+# All of it is the package's own but for the compiled step, which learns nothing here: what it would
+# learn takes long to compile, and no reader looks at it.
 
 Files = dict[str, bytes]
 
@@ -380,6 +383,10 @@ def _odd_column(draw: Random) -> dict[str, Any]:
 
 
 # Damaged ledgers, and what may be said of one that is still accepted.
+#
+# Without a new chain of hashes, a file that is accepted consists of the first k lines of the true
+# one and a torn tail: it charges, of every event, at least what those k lines charge. Somebody who
+# writes a new chain can write whatever he likes; there only the sums must still be sums.
 
 NAME = "ledger.jsonl"
 COUNTS = EpsilonDeltaEvent(0.01, mechanism="class-counts")
@@ -508,6 +515,10 @@ def charged(data: bytes) -> dict[str, Any]:
 
 
 # Run folders of which files are missing, of another time, repeated or damaged; and releases.
+#
+# What a folder proves of the steps that were drawn: each file that is, byte for byte, that of a
+# moment of the true run proves the steps that this file knows of. A folder is refused, or its
+# ledger charges at least what its own true lines charge and what any of its files proves.
 
 LEDGER, METRICS, CLASS_COUNTS = "ledger.jsonl", "metrics.jsonl", "class_counts.json"
 CHECKPOINTS = "private/checkpoints"

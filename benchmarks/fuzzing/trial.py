@@ -25,6 +25,10 @@ from benchmarks.fuzzing import readers
 from benchmarks.fuzzing.case import Case
 
 # One long-lived child that reads, with limits of time and memory for each case.
+#
+# An address-space limit would stop JAX itself, so the parent watches the child's resident memory in
+# /proc. Time is the child's own: seconds of processor it used, or seconds in which it waits without
+# using any, so that a busy machine makes no case slow.
 
 SECONDS = 60.0
 BYTES = 2 * 10**9

@@ -135,7 +135,7 @@ class Quote:
 
     Attributes:
       system: The method.
-      data: A name of `sources.SOURCES`.
+      data: A name of `rows.SOURCES`.
       epsilon: Its epsilon, as claimed there.
       metric: The metric.
       value: As printed.
@@ -286,6 +286,11 @@ def run_sentence(system: str) -> str:
 
 
 # Rows whose results are of another configuration than that of their preset today.
+#
+# Results of rows that this runner trains have a digest of the configuration in their names, so that
+# they are never those of an earlier one. Those of other benchmarks have the configuration in the
+# results, and their names stay; of what has none there, as the times of `benchmarks.steps`, nothing
+# is known.
 
 Pair = tuple[Mapping[str, Any], Any]
 """A configuration as the results have it, and today's."""
@@ -445,7 +450,7 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
 
 
 def swept(record: dict[str, Any]) -> dict[str, str]:
-    """Return the values of a sweep's cells, under the names of `sweeps.printed`."""
+    """Return the values of a sweep's cells, under the names of `trainings.sweep_printed`."""
     cells = {}
     for entry in record["rows"]:
         if "error" in entry:

@@ -13,7 +13,7 @@ from dpgen_jax import presets
 # Rows of the sweeps that `benchmarks.sweep` runs, under the names that they have there.
 
 def data_of(name: str) -> str:
-    """Return the data of a sweep, a name of `sources.SOURCES`."""
+    """Return the data of a sweep, a name of `rows.SOURCES`."""
     settings = SWEEPS[name].settings
     by_spec = {"idx:mnist": "mnist", "idx:fashion_mnist": "fashion", "glyphs": "none",
                "npz:features.npz": "features"}
@@ -161,7 +161,7 @@ def training(system: str, data: str, epsilon: float, protocol: str = "cnn") -> T
 
     Args:
       system: The method.
-      data: A name of `sources.SOURCES`.
+      data: A name of `rows.SOURCES`.
       epsilon: The budget, of which the paper's classifiers were measured.
       protocol: As in `Training`.
 
@@ -188,7 +188,7 @@ def hours(system: str, data: str, epsilon: float = 10, code: bool = False) -> fl
 
     Args:
       system: The method.
-      data: A name of `sources.SOURCES`.
+      data: A name of `rows.SOURCES`.
       epsilon: The budget.
       code: Whether the networks are those of the authors' code, where the paper prints others.
     """

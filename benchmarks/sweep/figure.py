@@ -13,6 +13,12 @@ from matplotlib.figure import Figure
 from benchmarks.sweep.cells import VARIANT, label
 
 # Accuracies that papers print, to be drawn beside measured ones and always marked "claimed".
+#
+# Gen2real accuracy of a CNN at delta 1e-5, by data set, system and epsilon. Source: DataLens (Wang
+# et al., 2021), tables 1 and 2, which also quotes the others; G-PATE (Long et al., 2021), tables 1c
+# and 2, for its own rows; GS-WGAN (Chen et al., 2020), table 1, and DP-GAN-DPAC (2023), table 2,
+# for theirs at 10. The protocols differ (best epoch on the test images, one seed), and the epsilon
+# of GS-WGAN and DPAC is not what their code spends (`benchmarks.claimed`).
 
 EPSILONS = (0.2, 0.4, 0.6, 0.8, 1.0, 10.0)
 

@@ -23,6 +23,8 @@ from dpgen_jax.evaluation.marginals import Rows, query_error
 from dpgen_jax.evaluation.scores import summary
 
 # Measures of synthetic rows: the use of classifiers, and the distance of column pairs.
+#
+# All of it reads real rows, and none of it is covered by an epsilon: it belongs to public tables.
 
 MOST_ROWS = 10_000
 """The most rows, synthetic or real, that a classifier learns from."""
@@ -165,7 +167,7 @@ def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
 
 
 def wanted(dataset: Dataset) -> int:
-    """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`.
+    """Return the number of synthetic rows: as many as there are, at most `MOST_ROWS`.
 
     Where a class is rare there is no such limit, so that there are some of it to learn from.
     """

@@ -20,6 +20,9 @@ from dpgen_jax.data.table.parsing import Coded
 from dpgen_jax.release import export
 
 # Tables whose law is known: public functions of a public seed, so that no row is anybody's.
+#
+# Each law has a difficulty that tables of people have: skewed numbers with nulls that tell
+# something, a rare class, columns that all hang together.
 
 Columns = dict[str, tuple[dict[str, Any], np.ndarray]]
 """Name -> the entries of its schema, and its codes float64 [n] (categories as their index)."""

@@ -88,9 +88,9 @@ def test_a_row_without_noise_writes_that_it_promises_nothing(measured, tmp_path)
 def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     row, resumed, real = toy("datalens", "mnist-eps1"), [], lifecycle.run
 
-    def stopped(request, dataset, log):
+    def stopped(request, dataset, *notices):
         resumed.append(request.resume)
-        release = real(request, dataset, log)
+        release = real(request, dataset, *notices)
         if len(resumed) == 1:
             raise SystemExit(130)
         return release
