@@ -40,7 +40,7 @@ def watch(audit: Audit) -> None:
     for source in DRAWS:
         source.draw = logged(source.draw)
 
-    real_draw = loop.draw
+    real_draw, real_run_block = loop.draw, loop.run_block
 
     def draw(*arguments):
         draws = real_draw(*arguments)
@@ -49,7 +49,7 @@ def watch(audit: Audit) -> None:
 
     def run_block(block, records, state, layout, draws, n):
         audit.say(f"block {state.step} {n} {digest(draws)}")
-        return loop.run_block(block, records, state, layout, draws, n)
+        return real_run_block(block, records, state, layout, draws, n)
 
     loop.draw = draw
     loop.run_block = follower.run_block = run_block
