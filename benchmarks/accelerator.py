@@ -20,15 +20,261 @@ stand in the same table.
 from __future__ import annotations
 
 import argparse
+import collections
+import dataclasses
+import functools
+import gzip
 import json
+import math
+import re
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, results_tables
+import jax
+import jax.numpy as jnp
+import numpy as np
 
-MODULE = "benchmarks.accelerator_case"
+from benchmarks import common
+from benchmarks.steps import Library
+from dpgen_jax import methods, presets
+from dpgen_jax.core.config import Budget, Compute, Runtime
+from dpgen_jax.core.types import Method, Private, Records
+from dpgen_jax.private import teachers
+from dpgen_jax.run import capacity
+from dpgen_jax.run.calibrate_config import complete
+from dpgen_jax.run.capacity import inner_jaxprs, units_in_precision
+
+# Floating-point operations of any function, counted in its jaxpr.
+#
+# Counted are matrix products and convolutions, a multiplication and an addition as two; what is
+# done element by element is not.
+
+def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
+    """Count the operations of a function.
+
+    Args:
+      function: The function.
+      *shapes: Its arguments, as arrays or `jax.ShapeDtypeStruct`.
+      loop_length: How often a loop is run through whose length is an array, as `fori_loop` to an
+        array's value.
+    """
+    return _count(jax.make_jaxpr(function)(*shapes).jaxpr, loop_length)
+
+
+def _count(jaxpr: Any, loop_length: int | None) -> int:
+    return sum(_of(equation, loop_length) for equation in jaxpr.eqns)
+
+
+def _of(equation: Any, loop_length: int | None) -> int:
+    name, out = equation.primitive.name, equation.outvars[0].aval
+    if name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        shape = equation.invars[0].aval.shape
+        return 2 * math.prod(out.shape) * math.prod(shape[i] for i in contracted)
+    if name == "conv_general_dilated":
+        kernel = equation.invars[1].aval.shape
+        out_channels = equation.params["dimension_numbers"].rhs_spec[0]
+        return 2 * math.prod(out.shape) * math.prod(kernel) // kernel[out_channels]
+    inner = [_count(jaxpr, loop_length) for jaxpr in inner_jaxprs(equation.params)]
+    if name == "cond":
+        return max(inner)
+    if name != "while" or not any(inner):
+        return sum(inner) * (equation.params["length"] if name == "scan" else 1)
+    if loop_length is None:
+        raise ValueError("a loop with products has no length that is known before it runs")
+    return sum(inner) * loop_length
+
+
+# The time of a step on a CPU by kind of instruction: JAX's profiler over one call of a block.
+#
+# XLA's profiler times each instruction of a compiled program. An instruction is sorted by what it
+# does, as the program's text says: that of a fusion by all that is fused in it.
+
+LAYOUT = frozenset({"concatenate", "copy", "transpose", "pad", "slice", "gather", "reverse"})
+"""Instructions that only move values."""
+_NESTED = frozenset({"while", "call", "conditional", "tuple", "get-tuple-element", "parameter"})
+"""Instructions that contain others, or that take no time."""
+_FREE = frozenset({"bitcast", "reshape", "broadcast", "constant", "iota", "parameter", "fusion",
+                   "tuple"})
+"""Opcodes that say nothing about the kind of a fusion."""
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%([\w.-]+) = (?:\([^=]*\)|\S+) ([a-z-]+)\(")
+_CALLED = re.compile(r"(?:calls|to_apply)=%([\w.-]+)")
+
+
+def kinds(program: str) -> dict[str, str]:
+    """Sort the instructions of a compiled program.
+
+    Returns:
+      By the instruction's name: "products" of matrices, "stack" where one unit's state is read from
+      that of all or written to it, "layout" for copies and gathers, or "passes" over values, which
+      are what is left.
+    """
+    inside: dict[str, set[str]] = collections.defaultdict(set)
+    found: list[tuple[str, str, str | None]] = []
+    computation = ""
+    for line in program.splitlines():
+        if line.startswith(("%", "ENTRY")):
+            computation = line.split()[int(line.startswith("ENTRY"))].lstrip("%")
+        elif match := _INSTRUCTION.match(line):
+            name, opcode = match.groups()
+            called = _CALLED.search(line) if opcode == "fusion" else None
+            inside[computation].add(opcode)
+            found.append((name, opcode, called.group(1) if called else None))
+    return {name: _kind({opcode} | inside.get(called or "", set()))
+            for name, opcode, called in found if opcode not in _NESTED}
+
+
+def _kind(opcodes: Iterable[str]) -> str:
+    """Return the kind of an instruction that has these opcodes in it."""
+    opcodes = set(opcodes) - _FREE
+    if opcodes & {"dot", "convolution"}:
+        return "products"
+    if opcodes & {"dynamic-slice", "dynamic-update-slice"}:
+        return "stack"
+    return "layout" if opcodes and opcodes <= LAYOUT else "passes"
+
+
+def seconds_by_kind(step: Callable[[], Any], program: str, units: int) -> dict[str, float]:
+    """Time the instructions of one step that are executed for each unit.
+
+    Args:
+      step: The call to profile, compiled before.
+      program: The text of its program.
+      units: How many units it queries: what is executed less often is of the public half. Of one
+        unit the two cannot be told apart.
+
+    Returns:
+      Seconds by kind, see `kinds`; "public" is the half that all units share.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, create_perfetto_trace=True):
+            jax.block_until_ready(step())
+        trace, = Path(folder).rglob("perfetto_trace.json.gz")
+        with gzip.open(trace) as file:
+            events = json.load(file)["traceEvents"]
+    spent, times = collections.Counter(), collections.Counter()
+    for event in events:
+        if event.get("ph") == "X":
+            spent[event["name"]] += event["dur"] / 1e6
+            times[event["name"]] += 1
+    result = dict.fromkeys(("products", "stack", "layout", "passes", "public"), 0.0)
+    for name, kind in kinds(program).items():
+        result[kind if times[name] >= units else "public"] += spent[name]
+    return result
+
+
+# One row, in a process of its own.
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A timed preset, with this share of its units."""
+
+    method: str
+    preset: str
+    share: float
+    moments: str
+    chunk: int
+    repeats: int
+    seed: int
+    matmul: int
+    copy_bytes: int
+    compute: Compute = "float32"
+
+
+def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
+    """Return the method, the preset, and how many units have how many records each.
+
+    Raises:
+      SystemExit: Where the units' state does not fit into memory.
+    """
+    _, preset = presets.get(case.method, case.preset)
+    field = "critics" if hasattr(preset.config, "critics") else "teachers"
+    units = getattr(preset.config, field)
+    count = max(getattr(preset.config, "bins", 1), round(case.share * units))
+    # No budget: what is timed is a step, however many of them are proven to be affordable.
+    config = complete(case.method,
+                      dataclasses.replace(preset.config, steps=10, **{field: count}),
+                      preset.spec, Budget(float("inf"), preset.delta))
+    method = units_in_precision(methods.get(case.method).build(
+        config, preset.spec, Runtime(moments=case.moments)), case.compute)
+    needed, free = teachers.unit_bytes(method) * count, common.available_bytes()
+    if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:
+        raise SystemExit(f"the units' state takes {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are "
+                         "available; time fewer of them with --share")
+    return method, preset, (count, preset.records // units)
+
+
+def unit_flops(method: Method, records: Records, local_steps: int) -> int:
+    """Count the operations of one unit in one round: it learns, answers, and is bounded.
+
+    Args:
+      method: The method.
+      records: Of all units.
+      local_steps: How many steps its network takes in a round after the first.
+    """
+    key = jax.random.key(0)
+    query = jax.eval_shape(method.ask, key, jax.eval_shape(method.init, key))
+    unit = jax.eval_shape(functools.partial(teachers.one_unit, method, key), jnp.int32(0))
+    own = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), records)
+    private_input = jnp.zeros(0, jnp.int32)  # no unit is sampled
+    return traced_flops(functools.partial(teachers.query_unit, method), unit, own, query,
+                        jnp.int32(1), private_input, loop_length=local_steps)
+
+
+def rooflines(case: Case) -> dict[str, float]:
+    """Measure what this device does at most: float32 and bfloat16 products, and a copy.
+
+    Returns:
+      Operations a second of batched products of each type, and
+      bytes read and written a second by a sum of an array and a number.
+    """
+    size, batch = case.matmul, 8
+    result, product = {}, jax.jit(jnp.matmul)
+    for dtype in (jnp.float32, jnp.bfloat16):
+        a, b = jax.random.normal(jax.random.key(0), (2, batch, size, size)).astype(dtype)
+        timed = common.side_by_side({"product": lambda a=a, b=b: product(a, b)}, case.repeats)
+        name = f"{jnp.dtype(dtype).name}_flops_per_second"
+        result[name] = 2 * batch * size**3 / min(timed["product"]["all"])
+    x = jnp.zeros(case.copy_bytes // 4, jnp.float32)
+    add = jax.jit(lambda x: x + 1)
+    timed = common.side_by_side({"copy": lambda: add(x)}, case.repeats)
+    return result | {"copy_bytes_per_second": 2 * x.nbytes / min(timed["copy"]["all"])}
+
+
+def measured(case: Case) -> dict[str, Any]:
+    """Time a step after the first, on random records, between two measurements of the rooflines."""
+    method, preset, shape = built(case)
+    rng = np.random.default_rng(case.seed)
+    records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
+                      rng.integers(0, preset.spec.classes, shape, np.int32))
+    layout = capacity.choose_layout(method, Runtime(chunk=case.chunk),
+                                    records=jax.tree.map(lambda a: a[0], records))
+    config = preset.config
+    local_steps = config.critic_steps if hasattr(config, "critic_steps") else config.d_steps
+    before, flops = rooflines(case), unit_flops(method, records, local_steps)
+    whole = Library(method, Private(records), jax.random.key(case.seed), layout, case.seed)
+    step = common.side_by_side({"step": whole.step}, case.repeats)["step"]
+    after = rooflines(case)
+    best = {name: max(before[name], after[name]) for name in before}
+    queried = -(-shape[0] // layout.n_cohorts)
+    parts = {} if layout.devices[0].platform != "cpu" else {"seconds_by_kind": seconds_by_kind(
+        whole.step, whole.block.lower(*whole.arguments(1)).compile().as_text(), queried)}
+    traffic = queried * (2 * teachers.unit_bytes(method) + records.x[0].nbytes)
+    seconds = step["median"]
+    return {
+        "seconds_per_step": step, "units": shape[0], "units_queried_a_step": queried,
+        "records_per_unit": shape[1], "chunk": layout.chunk, "devices": len(layout.devices),
+        "device": layout.devices[0].device_kind, "backend": jax.default_backend(),
+        "flops_per_step": flops * queried, "bytes_per_step": traffic, "rooflines": best,
+        "of_float32_products": flops * queried / seconds / best["float32_flops_per_second"],
+        "of_copies": traffic / seconds / best["copy_bytes_per_second"],
+        "compile_seconds": whole.compile_seconds, "compilations": whole.compilations, **parts}
+
+
+MODULE = "benchmarks.accelerator"
 ROWS = {"datalens-mnist": ("datalens", "mnist-eps1"), "gpate-mnist": ("gpate", "mnist-eps1"),
         "gpate-celeba": ("gpate", "gender-l-eps1"), "datalens-celeba": ("datalens", "gender-eps1"),
         "gswgan-mnist": ("gswgan", "mnist-published"),
@@ -39,7 +285,7 @@ def table() -> str:
     """Return the rows of all records as a table in Markdown."""
     rows = [row for path in sorted(common.RESULTS.glob("accelerator*.json"))
             for row in json.loads(path.read_text())["results"]["rows"]]
-    return results_tables.markdown(
+    return common.markdown(
         ("system, data", "devices", "units timed", "at once", "step, s", "of float32 products",
          "of copies"),
         ((row["row"].replace("-", ", "), f"{row['devices']} x {row['device']}",
@@ -54,7 +300,7 @@ def kinds_table() -> str:
     path = common.RESULTS / "accelerator.json"
     rows = [row for row in json.loads(path.read_text())["results"]["rows"]
             if "seconds_by_kind" in row]
-    return results_tables.markdown(
+    return common.markdown(
         ("system, data", "products", "their GFLOP/s", "of float32 products", "passes over values",
          "copies and gathers", "the stack, read and written"),
         ((row["row"].replace("-", ", "), *_of_products(row),
@@ -137,4 +383,4 @@ def line(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    common.entry(main, lambda case: measured(Case(**case)))

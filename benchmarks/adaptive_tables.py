@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from benchmarks import common
-from benchmarks.tables import cells, data, measures
+from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
@@ -133,11 +133,6 @@ def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: 
 def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, Facts, int]:
     """Return a model with a further round in place of a part of the last step.
 
-    Args:
-      run: The simulation.
-      public: The state after four steps.
-      way: What the last step is spent on.
-
     Returns:
       The model of mbi, the facts that it was fitted to, and how many further tables it has.
     """
@@ -162,18 +157,18 @@ def ways(run: Simulation, n: int) -> dict[str, dict[str, Any]]:
     test = dataset.x_test, dataset.y_test
     public = run.first_four()
     last = run.step(public)
-    found = {"today, a tree": measures.measured(rows_of(run, last, n), test, spec, run.seed)}
+    found = {"today, a tree": cells.measured(rows_of(run, last, n), test, spec, run.seed)}
     if not run.plan.pairs:
         return found
     facts, _ = run.facts(last)
     today = table_models.estimated(run.plan, table_models.measurements(
         facts, table_models.second_parents(facts)))
     x, y, _ = drawn(run, facts, today, n)
-    found["today, graphical"] = measures.measured((x, y), test, spec, run.seed)
+    found["today, graphical"] = cells.measured((x, y), test, spec, run.seed)
     for name, way in WAYS.items():
         fitted, facts, tables = with_a_round(run, public, way)
         x, y, _ = drawn(run, facts, fitted, n)
-        found[name] = measures.measured((x, y), test, spec, run.seed) | {"further tables": tables}
+        found[name] = cells.measured((x, y), test, spec, run.seed) | {"further tables": tables}
     return found
 
 
@@ -197,7 +192,7 @@ def main(argv: list[str]) -> None:
         for seed in range(args.runs):
             jax.clear_caches()  # each run compiles programs of its own, which stay in memory
             run = Simulation(dataset, seed)
-            for way, score in ways(run, min(len(dataset.y_train), measures.MOST_ROWS)).items():
+            for way, score in ways(run, min(len(dataset.y_train), cells.MOST_ROWS)).items():
                 scores.setdefault(way, []).append(score)
         found[name] = {"rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
                        "sigma": run.plan.sigma, "asks_for_pairs": run.plan.pairs, "ways": {
@@ -206,7 +201,7 @@ def main(argv: list[str]) -> None:
         for way, of in found[name]["ways"].items():
             tell(f"{name}, {way}: " + ", ".join(f"{k} {v['mean']:.3f}" for k, v in of.items()))
         made = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
-                "measures": measures.ABOUT, "simulated": True, "tables": found}
+                "measures": cells.ABOUT, "simulated": True, "tables": found}
         common.write(common.record("adaptive_tables", flags, range(args.runs), made, where), path)
 
 

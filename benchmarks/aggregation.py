@@ -36,7 +36,7 @@ import numpy as np
 import threadpoolctl
 
 from benchmarks import common
-from benchmarks.step_case import Library
+from benchmarks.steps import Library
 from dpgen_jax import presets
 from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits, SeededBits

@@ -155,11 +155,7 @@ def samples_table(rows: dict[str, Any]) -> str:
 
 
 def faults_table(row: dict[str, Any]) -> str:
-    """Return every planted fault in markdown, with the attacks that caught it.
-
-    Args:
-      row: What `audited` made of the faults.
-    """
+    """Return every planted fault in markdown, with the attacks that caught it."""
     caught: dict[str, list[str]] = {name: [] for name in row["facts"]["faults"]}
     for finding in row["findings"]:
         fault, _, attack = finding["check"].partition(" | ")

@@ -113,11 +113,7 @@ def measured(method: Method, layout: Layout, root: Path, blocks: int) -> dict[st
 
 
 def block(job: loop.Job, left: int, clock: Clock, noted: Callable) -> tuple[int, int]:
-    """Do what is done for the first of the blocks that are left, but for its rounds.
-
-    Returns:
-      The number of rounds, and the bytes of bits.
-    """
+    """Do what is done for the first of the blocks that are left, but for its rounds."""
     mechanism, ledger, first = job.method.mechanism, job.ledger, job.ledger.steps_charged
     with clock("afford"):
         n = loop.affordable(job.method, ledger, job.longest, left * job.longest + 1)

@@ -7,6 +7,7 @@ process for each configuration stays small and leaves the number of devices to t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import itertools
 import json
@@ -17,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+DATA_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion": "Fashion-MNIST",
+              "mnist-50000": "MNIST, 50,000 records"}
 PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -103,6 +106,30 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     return part.replace(path)
 
 
+@functools.cache
+def load(stem: str) -> dict[str, Any]:
+    """Reads a results file: what was run where, and what came out."""
+    return json.loads((RESULTS / f"{stem}.json").read_text(encoding="utf-8"))
+
+
+def results(stem: str) -> Any:
+    """Returns what came out."""
+    return load(stem)["results"]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def pm_of(score: dict[str, Any], digits: int = 3) -> str:
+    """Returns mean and standard deviation, or the mean of a single value."""
+    if len(score["values"]) == 1:
+        return f"{score['mean']:.{digits}f}"
+    return f"{score['mean']:.{digits}f} +- {score['std']:.{digits}f}"
+
+
 def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
                samples: int | None = 10_000, name: str = "fast",
                classifiers: Sequence[str] = ("cnn", "mlp")) -> dict[str, Any]:
@@ -116,9 +143,6 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
       samples: The number of synthetic images; None for that of the setting.
       name: The name of the setting, "full" or "fast".
       classifiers: The classifiers; by default the networks of the papers alone.
-
-    Returns:
-      The result of `evaluation.utility.utility`.
     """
     from dpgen_jax.evaluation import utility
 
@@ -137,11 +161,6 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
     Each configuration has a process: the number of CPU devices is fixed before JAX starts, memory
     is freed whole, and the peak belongs to one configuration.
 
-    Args:
-      module: The module.
-      case: The configuration, passed as JSON.
-      env: Further environment variables.
-
     Returns:
       The JSON of the last line of its output, or {"error": reason} where it fails.
     """
@@ -156,14 +175,19 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
     return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
 
 
+def entry(main: Callable[[], Any], measured: Callable[[dict[str, Any]], Any]) -> None:
+    """Run a module: `main`, or one case that `apart` passes, whose measurements are printed."""
+    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
+        print(json.dumps(measured(json.loads(sys.argv[1]))))
+    else:
+        sys.exit(main())
+
+
 def command(*args: Any) -> None:
     """Run `python -m ARGS` with its output shown.
 
     A signal that asks this process to stop is passed on, once: the run then ends its step, writes
     what it has, and this process ends too.
-
-    Args:
-      *args: The module and its arguments.
 
     Raises:
       BudgetExceeded: The budget allows no such run.
@@ -194,11 +218,7 @@ def command(*args: Any) -> None:
 
 
 def training_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the seconds of a training: each start of a run that was resumed counts from 0 again.
-
-    Args:
-      rows: The rows of metrics.jsonl.
-    """
+    """Return the seconds of a training, of which each start counts from 0 again."""
     seconds = [row["seconds"] for row in rows]
     ended = [before for before, now in itertools.pairwise(seconds) if now < before]
     return float(sum(ended) + seconds[-1])
@@ -218,9 +238,6 @@ def side_by_side(ways: Mapping[str, Callable[[], Any]], repeats: int,
         returns is ready.
       repeats: How many calls of each are timed.
       warmup: How many calls of each come before.
-
-    Returns:
-      {name: `timing` of its seconds}.
     """
     import jax
 
@@ -242,9 +259,6 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
     Args:
       size: Both matrices are [size, size].
       repeats: How many products are timed.
-
-    Returns:
-      The best of the repeats.
     """
     import jax
     import jax.numpy as jnp

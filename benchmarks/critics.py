@@ -21,8 +21,7 @@ import jax
 import numpy as np
 
 from benchmarks import common
-from benchmarks.plain_loop import PlainLoop
-from benchmarks.step_case import Library, Problem, generator_alone
+from benchmarks.steps import Library, PlainLoop, Problem, generator_alone
 from dpgen_jax import presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Runtime

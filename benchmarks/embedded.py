@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.common import command
-from benchmarks.systems_shown import shown_name
+from benchmarks.systems import shown_name
 from dpgen_jax import data, methods
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json

@@ -7,7 +7,7 @@ r"""A debugging task: whether samples show that some clients' images are inverte
 
 Task of Augenstein et al. 2020 (arXiv 1911.06679), as GS-WGAN runs it: one generator is trained over
 clients that are believed to be sound, one over suspect ones, of whom most invert their images
-(`benchmarks.federations`). Nobody looks at a client's records; whoever looks at the two generators'
+(`benchmarks.federated`). Nobody looks at a client's records; whoever looks at the two generators'
 samples should see which is which. The record, results/federated-DATA.json, has for each run the
 mean brightness of samples, Inception Score and Frechet distances, over all records and by client,
 the bytes that a client receives and sends in one step, and what the run costs, proven and as the
@@ -23,25 +23,218 @@ import dataclasses
 import itertools
 import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from flax.serialization import msgpack_restore, msgpack_serialize, to_state_dict
 from matplotlib.figure import Figure
 
-from benchmarks import common, federations
+from benchmarks import common, training
 from dpgen_jax import data, methods, presets
-from dpgen_jax.accountant import composition
+from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import ideal_noise
+from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, digest, to_json
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.run_folder import read_json, write_json
-from dpgen_jax.data import without_empty_slots
+from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
+from dpgen_jax.core.types import EMPTY
+from dpgen_jax.data import clients, without_empty_slots
+from dpgen_jax.data.clients import Classifier, Range
 from dpgen_jax.evaluation import fidelity, inception
 from dpgen_jax.evaluation.fidelity import by_client
 from dpgen_jax.run import lifecycle, planning
+
+# The two federations of the debugging task: clients believed to be sound, and suspect ones.
+
+CHOICES = ("halves", "private", "public", "bought")
+"""How clients are chosen: by number alone; by a CNN trained on their records, as the papers do,
+which no epsilon covers; by a CNN trained on public images; by one trained on what a share of
+epsilon bought."""
+FAULTY = {"halves": 0.8, "private": 0.5, "public": 0.5, "bought": 0.5}
+"""The share of clients with the fault: of the suspect half, or of all clients."""
+READER_SAMPLES = 10_000
+"""Synthetic images from which a bought CNN learns."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """The clients of one run.
+
+    Attributes:
+        name: "sound" or "suspect".
+        dataset: Their records.
+        clients: How many take part with their records.
+        faulty: How many of these invert their images.
+    """
+
+    name: str
+    dataset: data.Dataset
+    clients: int
+    faulty: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How clients are chosen.
+
+    Attributes:
+        choice: One of CHOICES.
+        accuracy: The most of suspect clients and the least of sound ones; None for the quartiles,
+            which are read from the clients' records.
+        public: The images that a public CNN learns from.
+        epsilon: What a bought CNN may cost.
+        delta: Of the same promise.
+        reader: Where the run that pays for a bought CNN is kept.
+        preset: The preset of Fed-Avg GAN for that run.
+        course: How a CNN is trained.
+    """
+
+    choice: str
+    accuracy: tuple[float, float] | None = None
+    public: data.Dataset | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    reader: Path | None = None
+    preset: str = "femnist"
+    course: fidelity.Course = fidelity.FULL
+
+
+def named(dataset: data.Dataset, count: int) -> data.Dataset:
+    """Return the data set with clients: those that it names, or `count` simulated ones."""
+    return dataset if dataset.clients is not None else clients.split(dataset, count, None, seed=0)
+
+
+def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
+                                                                                      Federation]:
+    """Choose the clients of both federations.
+
+    Args:
+      dataset: Images whose clients are named, without the fault.
+      options: How clients are chosen.
+      cnn: A classifier trained on the clients' records.
+
+    Raises:
+      UserError: Too few clients are chosen, or the bounds are missing.
+    """
+    if options.choice == "halves":
+        return _halves(dataset, FAULTY["halves"])
+    with_fault, faulty = clients.flipped(dataset, FAULTY[options.choice], seed=0)
+    worlds = {"sound": (dataset, faulty[:0]), "suspect": (with_fault, faulty)}
+    if options.choice == "private":
+        return _private(worlds, options, _reads(cnn))
+    if options.accuracy is None:
+        raise UserError("without a look at private records the accuracies by which clients are "
+                        "chosen must be named: pass --accuracy LOW HIGH")
+    reads, origin, rows = _reader(dataset, options)
+    ranges = _ranges(*options.accuracy)
+    return {name: _federation(name, clients.emptied(world, reads, ranges[name], origin, rows),
+                              faulty) for name, (world, faulty) in worlds.items()}
+
+
+def _halves(dataset: data.Dataset, share: float) -> dict[str, Federation]:
+    """Deal clients to both by a public seed; some of the second half invert their images."""
+    count = int(dataset.clients.max()) + 1
+    first = np.random.default_rng(0).permutation(count) < count // 2
+    suspect, faulty = clients.flipped(clients.part_of(dataset, ~first), share, seed=0)
+    return {"sound": _federation("sound", clients.part_of(dataset, first), faulty[:0]),
+            "suspect": _federation("suspect", suspect, faulty)}
+
+
+def _private(worlds: dict[str, tuple[data.Dataset, np.ndarray]], options: Options,
+             reads: Classifier) -> dict[str, Federation]:
+    """Choose as the papers do, which every run states as not covered."""
+    accuracy = {name: clients.accuracies(world, reads) for name, (world, _) in worlds.items()}
+    low, high = options.accuracy or np.nanquantile(accuracy["sound"], (0.25, 0.75)).tolist()
+    result = {}
+    for name, (world, faulty) in worlds.items():
+        taking_part = _ranges(low, high)[name]
+        stays = taking_part.contains(accuracy[name])
+        part = clients.left_out(world, stays, "those whose records a classifier reads with "
+                                f"an accuracy {taking_part}")
+        result[name] = Federation(name, part, int(stays.sum()), int(stays[faulty].sum()))
+    return result
+
+
+def _ranges(low: float, high: float) -> dict[str, Range]:
+    """Return the accuracies of both federations."""
+    return {"sound": Range(least=high), "suspect": Range(most=low)}
+
+
+def _federation(name: str, part: data.Dataset, faulty: np.ndarray) -> Federation:
+    """Count the clients with records, all told and faulty."""
+    present = np.unique(part.clients[part.y_train != EMPTY])
+    return Federation(name, part, len(present), int(np.isin(faulty, present).sum()))
+
+
+def _reads(cnn: fidelity.Judge) -> Classifier:
+    return lambda x: cnn.see(x)[1].argmax(1)
+
+
+def _reader(dataset: data.Dataset, options: Options
+            ) -> tuple[Classifier, str, tuple[dict[str, Any], ...]]:
+    """Return a classifier that no private record decided about, its origin, and what it cost."""
+    if options.choice == "public":
+        public = options.public
+        if public is None:
+            raise UserError("a public classifier needs public images: pass --public DATASET")
+        if public.spec != dataset.spec or public.x_test is None:
+            raise UserError(f"{public.name} is {public.spec}, the clients' records {dataset.spec}; "
+                            "public images need the same schema, and a held-out part")
+        cnn = fidelity.train_judge((public.x_train, public.y_train), (public.x_test, public.y_test),
+                                   options.course)
+        return _reads(cnn), f"trained on {public.name}, which is public", ()
+    release, rows = _bought(dataset, options)
+    x, y = release.sample(READER_SAMPLES, seed=0)
+    cut = READER_SAMPLES // 10
+    cnn = fidelity.train_judge((x[cut:], y[cut:]), (x[:cut], y[:cut]), options.course)
+    return _reads(cnn), (f"trained on samples of a release of Fed-Avg GAN on these clients, for "
+                         f"epsilon {options.epsilon:g}"), rows
+
+
+def _bought(dataset: data.Dataset, options: Options
+            ) -> tuple[lifecycle.Release, tuple[dict[str, Any], ...]]:
+    """Train Fed-Avg GAN over all clients; also return the events that this costs."""
+    config = presets.get("fedavg_gan", options.preset)[1].config
+    everyone, config = planning.federated(dataset, config)
+    release = trained(lifecycle.Request(
+        "fedavg_gan", options.preset, config, Budget(options.epsilon, options.delta),
+        out=options.reader), everyone)
+    spent = account(read(RunFolder(options.reader).ledger)).spent()
+    return release, tuple(events.to_json(spent))
+
+
+def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Judge:
+    """Return the CNN of a file, or train it and write the file: a choice by it stays the same.
+
+    Args:
+      path: The file; it is as private as the records that the CNN learnt from.
+      train: Trains the CNN.
+    """
+    if not path.exists():
+        cnn = train()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(msgpack_serialize(to_state_dict(vars(cnn))))
+        part.replace(path)
+    return fidelity.Judge(**msgpack_restore(path.read_bytes()))
+
+
+def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+    """Run a request, or go on with it; one that is finished is loaded.
+
+    Args:
+      request: What is asked for, with the folder of the run.
+      dataset: The records.
+    """
+    if training.is_finished(request.out):
+        return lifecycle.load(request.out)
+    with training.unfinished(request.out):
+        return training.run(dataclasses.replace(request, accept_uncovered=True), dataset)
+
 
 SAMPLES = 4000
 PRESETS = {"gswgan": "federated", "fedavg_gan": "femnist"}
@@ -80,7 +273,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--clients", type=int, default=200,
                         help="to simulate, where the data set names none")
-    parser.add_argument("--choice", choices=federations.CHOICES,
+    parser.add_argument("--choice", choices=CHOICES,
                         help="how clients are chosen; private, as the papers do, where the data "
                         "set names them, else halves")
     parser.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
@@ -108,7 +301,7 @@ def loaded(args: argparse.Namespace) -> data.Dataset:
     if dataset.x_test is None:
         raise UserError(f"{dataset.name} has no held-out part, on which samples are measured: put "
                         "the file of the test records beside that of the training records")
-    return federations.named(dataset, args.clients)
+    return named(dataset, args.clients)
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
@@ -118,12 +311,12 @@ def cases(args: argparse.Namespace) -> list[Case]:
             itertools.product(args.methods, args.noise or [None], args.federations)]
 
 
-def options(args: argparse.Namespace, dataset: data.Dataset, root: Path) -> federations.Options:
+def options(args: argparse.Namespace, dataset: data.Dataset, root: Path) -> Options:
     """Decide how clients are chosen."""
     choice = args.choice or ("halves" if dataset.simulated else "private")
     public = None if args.public is None else data.load(
         args.public, classes=args.classes, image_size=args.image_size)
-    return federations.Options(
+    return Options(
         choice, args.accuracy and tuple(args.accuracy), public, args.epsilon * READER_SHARE,
         delta(dataset), root / "reader", course=fidelity.COURSES["fast" if args.fast else "full"])
 
@@ -167,11 +360,11 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
                                        "formula": paper.formula}}
 
 
-def measured(case: Case, args: argparse.Namespace, federation: federations.Federation,
+def measured(case: Case, args: argparse.Namespace, federation: Federation,
              dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
     """Train and measure one run, or go on with it; return its row and some samples."""
     request_of_run, part = request(case, args, federation.dataset, root)
-    release = federations.trained(request_of_run, part)
+    release = trained(request_of_run, part)
     x, y = release.sample(args.samples, seed=0)
     shown = x[np.argsort(y, kind="stable")][::max(1, args.samples // 100)][:100]
     how = digest([args.samples, args.fast, str(args.inception)])[:6]
@@ -181,7 +374,7 @@ def measured(case: Case, args: argparse.Namespace, federation: federations.Feder
     return read_json(path), shown
 
 
-def _row(case: Case, args: argparse.Namespace, federation: federations.Federation,
+def _row(case: Case, args: argparse.Namespace, federation: Federation,
          dataset: data.Dataset, cnn: fidelity.Judge, release: lifecycle.Release,
          samples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
     """Measure a release."""
@@ -229,11 +422,11 @@ def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
     where, dataset = common.machine(), loaded(args)
     real = without_empty_slots(dataset)
     kept = root / f"cnn-{digest([args.dataset, args.classes, args.image_size, args.fast])[:10]}"
-    cnn = federations.trained_once(kept, lambda: fidelity.train_judge(
+    cnn = trained_once(kept, lambda: fidelity.train_judge(
         (real.x_train, real.y_train), (dataset.x_test, dataset.y_test),
         fidelity.COURSES["fast" if args.fast else "full"], log=print))
     chosen = options(args, dataset, root)
-    both = federations.federations(dataset, chosen, cnn)
+    both = federations(dataset, chosen, cnn)
     out = args.json or common.RESULTS / f"federated-{dataset.name}.json"
     rows, grids = [], {}
     for case in cases(args):

@@ -22,9 +22,8 @@ from random import Random
 from typing import Any
 
 from benchmarks import common
-from benchmarks.fuzzing.process import BYTES, SECONDS
 from benchmarks.fuzzing.readers import HOMES
-from benchmarks.fuzzing.trial import CASES, Trial, home, source
+from benchmarks.fuzzing.trial import BYTES, CASES, SECONDS, Trial, home, source
 
 TURN = 200
 """Cases of a reader before those of the next one."""

@@ -119,10 +119,6 @@ def torch_networks() -> dict[str, Callable[[], Any]]:
 def opacus(n: int, repeats: int) -> dict[str, Any]:
     """Time the same networks in PyTorch, plain and with Opacus' per-record gradients.
 
-    Args:
-      n: The size of the batch.
-      repeats: How many calls are timed.
-
     Returns:
       The versions and the seconds, or {"skipped": reason}. The sums are float32 and not checked.
     """

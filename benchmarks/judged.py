@@ -89,9 +89,6 @@ def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]
     Returns:
         The rank correlation of both (None where one does not vary), and the steps and accuracies on
         real images of the generator that the judge picks, of the last one, and of the best.
-
-    Raises:
-        ValueError: For curves of other steps.
     """
     if judged.keys() != real.keys():
         raise ValueError(f"the curves have other steps: {sorted(judged)}, {sorted(real)}")

@@ -29,10 +29,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
-from benchmarks.fuzzing.process import environment
-from benchmarks.killing import verdict
-from benchmarks.killing.cases import CASES
+from benchmarks import common, killing
+from benchmarks.fuzzing.trial import environment
+from benchmarks.killing import CASES
 
 GOAL = 500
 """Kills that are aimed at, over all runs of this script."""
@@ -50,7 +49,7 @@ class Program:
                  "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                  "XLA_FLAGS": "--xla_backend_optimization_level=0"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.killing.program"], cwd=common.ROOT, text=True,
+            [sys.executable, "-m", "benchmarks.killing"], cwd=common.ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(place) | flags)
 
     def run(self, request: dict[str, Any], after: float | None = None) -> tuple[int, float]:
@@ -119,14 +118,14 @@ def chain(program: Program, place: Path, case: str, baseline: dict[str, Any],
             break
         outcome["kills"] += 1
         outcome["moments"].append(_where(folder) if inside else f"{after:.2f} s")
-        outcome["faults"] += verdict.under_counted(folder.root, folder.audit)
+        outcome["faults"] += killing.under_counted(folder.root, folder.audit)
     if outcome["lost"] is None:
         code, _ = program.run(folder.request())
         outcome["ended"] = {0: "released", 3: "budget spent"}.get(code)
         if code == 0:
-            outcome["faults"] += verdict.wrong_at_the_end(folder.root, folder.audit)
+            outcome["faults"] += killing.wrong_at_the_end(folder.root, folder.audit)
         elif code == 3:
-            outcome["faults"] += verdict.under_counted(folder.root, folder.audit)
+            outcome["faults"] += killing.under_counted(folder.root, folder.audit)
         else:
             outcome["lost"] = f"exit {code}: {folder.last_lines()}"
     return outcome
@@ -147,11 +146,11 @@ def reference(program: Program, place: Path, case: str) -> dict[str, Any]:
         folder = Folder(place / str(number), case, baseline["sigma"], True)
         folder.root.parent.mkdir()
         code, baseline["seconds"] = program.run(folder.request())
-        faults = [folder.last_lines()] if code else verdict.wrong_at_the_end(
+        faults = [folder.last_lines()] if code else killing.wrong_at_the_end(
             folder.root, folder.audit)
         if faults:
             raise RuntimeError(f"{case}, not killed at all: {faults}")
-        baseline["marks"] = verdict.seen(folder.audit).marks
+        baseline["marks"] = killing.seen(folder.audit).marks
     return baseline
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -32,13 +31,7 @@ BLOCK = 5_000
 
 
 def write_images(path: Path, images: int, seed: int) -> None:
-    """Write images to a file whose arrays can be mapped.
-
-    Args:
-      path: The .npz file.
-      images: The number of images.
-      seed: Of the draws.
-    """
+    """Write images to a file whose arrays can be mapped."""
     rng = np.random.default_rng(seed)
     labels = (np.arange(images) % CLASSES).astype(np.int32)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as whole:
@@ -52,11 +45,7 @@ def write_images(path: Path, images: int, seed: int) -> None:
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Train as the command line does, and return the peak of this process.
-
-    Args:
-      case: `images` and `seed`.
-    """
+    """Train as the command line does, and return the peak of this process."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "images.npz"
         write_images(path, case["images"], case["seed"])
@@ -87,7 +76,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        print(json.dumps(measured(json.loads(sys.argv[1]))))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

@@ -17,7 +17,6 @@ import contextlib
 import io
 import json
 import resource
-import sys
 import tempfile
 import threading
 import time
@@ -56,14 +55,7 @@ def schema(columns: int) -> str:
 
 
 def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
-    """Write a table whose columns depend on the label.
-
-    Args:
-      path: The CSV file.
-      rows: The number of rows.
-      columns: The number of columns.
-      seed: Of the draws.
-    """
+    """Write a table whose columns depend on the label."""
     rng = np.random.default_rng(seed)
     of_numbers, of_categories = names(columns)
     with path.open("w") as file:
@@ -99,9 +91,6 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
 
 def trained(words: Sequence[str]) -> dict[str, Any]:
     """Train in this process, and return what it took and what was announced.
-
-    Args:
-      words: The command line of `train`.
 
     Returns:
       "peak_resident_bytes" with the pages of mapped files, which the system may drop, and
@@ -172,8 +161,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        found = measured(json.loads(sys.argv[1]))
-        print(json.dumps(found))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

@@ -3,14 +3,18 @@
     python -m benchmarks.results_page            # writes them
     python -m benchmarks.results_page --check    # exit code 1 if a page is not what it would write
 
-So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results, the
-tables in `results_tables`.
+So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import io
+import json
+import math
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,23 +22,454 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import (
-    accelerator,
-    audits,
-    distances,
-    reached,
-    results_systems,
-    results_tables,
-    scenes,
-    systems,
-    systems_curves,
-)
+from benchmarks import accelerator, audits, scenes, systems, systems_curves
+from benchmarks.common import DATA_NAMES, ROOT, load, markdown, pm_of, results
 from benchmarks.papers import page as papers
-from benchmarks.papers import ran, stale
-from benchmarks.results_tables import ROOT, load, pm_of, results
-from benchmarks.sweep import jobs
+from benchmarks.papers import registry
+from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
+from benchmarks.systems import shown_name, system_row, system_rows
 from benchmarks.tables import page as comparison
+from benchmarks.tables.cells import CLASSIFIERS
+from dpgen_jax import account, methods
+
+# The tables, in Markdown.
+
+def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
+    evaluation = results(stem)["evaluation"][task]
+    return [pm_of(evaluation[name]["accuracy"]) for name in classifiers]
+
+
+def embedded_table() -> str:
+    """Returns every method on glyphs, those that were run again by their new rows."""
+    rows = {row["method"]: row for stem in ("", "-changed", "-prototypes")
+            for row in results(f"embedded-glyphs{stem}")["rows"]}
+    return markdown(("method", "seconds", "accuracy (CNN)"), (
+        (shown_name(row["method"]), f"{row['seconds']:.0f}", f"{row['accuracy']:.2f}")
+        for row in rows.values()))
+
+
+def datalens_table() -> str:
+    """Returns DataLens on glyphs and MNIST."""
+    def row(stem: str) -> list[str]:
+        found = results(stem)
+        privacy, spec = found["privacy"], found["run"]["spec"]
+        data = DATA_NAMES.get(found["dataset"], found["dataset"])
+        return [f"{data}, {spec['height']} x {spec['width']}",
+                f"{found['run']['config']['teachers']:,}",
+                f"{privacy['epsilon']:g}, {privacy['delta']:g}", f"`{privacy['preset']}`",
+                *_scores(stem, "gen2real", "cnn", "mlp"), *_scores(stem, "real2real", "cnn")]
+
+    return markdown(("data", "teachers", "epsilon, delta", "preset", "CNN", "MLP",
+                     "real2real CNN"), map(row, (
+        "images-glyphs-glyphs", "images-mnist-mnist-eps1-mean", "images-mnist-mnist-eps10-mean")))
+
+
+def utility_table() -> str:
+    """Returns DataLens's accuracy on glyphs at each budget."""
+    points = results("privacy-utility-datalens-glyphs-glyphs")["points"]
+    return markdown(("epsilon", "CNN", "steps", "training, s"), (
+        (f"{point['epsilon']:g}", pm_of(point["gen2real"]["cnn"]["accuracy"]), point["steps"],
+         f"{point['training_seconds']:.0f}") for point in points))
+
+
+def sweep_files() -> list[str]:
+    """Returns the names of the results of sweeps."""
+    return sorted(path.stem for path in (ROOT / "benchmarks/results").glob("sweep-*.json"))
+
+
+def sweep_title(stem: str) -> str:
+    """Returns what a sweep is of: its source, or its method, preset and data if it has no name."""
+    found = results(stem)
+    if found["source"] != "the command line":
+        return str(found["source"])
+    first = next(row for row in found["rows"] if "error" not in row)
+    part = first["dataset"].rpartition("_")[2] in ("validation", "val")
+    on = "a sixth of the training images" if part else first["dataset"]
+    return f"`{first['method']}`, from the preset `{first['preset']}`, tested on {on}"
+
+
+def sweep_command(stem: str) -> str:
+    """Returns the command of a sweep, with a comment that says how long its trainings took."""
+    seconds = sum(run["training_seconds"] for row in results(stem)["rows"]
+                  for run in row.get("runs", ()))
+    return f"{load(stem)['command']}   # takes {max(1, round(seconds / 60))} min of training"
+
+
+def sweep_table(stem: str) -> str:
+    """Returns the cells of a sweep, beside what the paper prints for them."""
+    found = results(stem)
+    rows, names = found["rows"], found["metrics"]
+    printed = [name for name in names if any(name in row["printed"] for row in rows)]
+
+    def line(row: dict[str, Any]) -> list[str]:
+        paper = [f"{row['printed'][name]:g}" if name in row["printed"] else "" for name in printed]
+        if "error" in row:
+            return [row["label"], f"(budget {row['epsilon']})", "none allowed",
+                    *[""] * len(names), *paper, ""]
+        each, privacy = row["runs"], row["runs"][0]["privacy"]
+        stamp, _, why = privacy["guarantee"].partition(":")
+        epsilon = stamp if why else f"{privacy['epsilon']:g}, {privacy['relation']}"
+        steps = dict.fromkeys(f"{run['steps']:,}" for run in each)
+        seconds = min(run["seconds_per_step"] for run in each)
+        return [row["label"], epsilon, " / ".join(steps),
+                *(pm_of(row["metrics"][name]) for name in names), *paper, f"{seconds:.2f}"]
+
+    return markdown(("setting", "epsilon", "steps", *(f"`{name}`" for name in names),
+                     *(f"`{name}`, the paper" for name in printed), "seconds a step"),
+                    map(line, rows))
+
+
+def gpate_table() -> str:
+    """Returns G-PATE on MNIST, by what is released of the votes."""
+    released = {"gnmax": "arg max behind a threshold (the paper)",
+                "mean": "mean of the noisy histogram",
+                "sum": "noisy sum of clipped projections, k 10",
+                "full": "noisy sum of clipped gradients",
+                "topk": "noisy sum of top-k signs, k 200"}
+    return markdown(("released", "preset", "MNIST CNN", "MNIST MLP"), (
+        (text, f"`mnist-eps1-{name}`",
+         *_scores(f"gpate-mnist-mnist-eps1-{name}", "gen2real", "cnn", "mlp"))
+        for name, text in released.items()))
+
+
+def critics_table() -> str:
+    """Returns GS-WGAN and DP-GAN-DPAC at a proven epsilon, beside the papers' CNN."""
+    rows = {"gswgan-glyphs-glyphs": "",
+            "gswgan-mnist-mnist-eps10": "gswgan:table1:mnist",
+            "gswgan-mnist-50000-mnist-eps10-long": "gswgan:table1:mnist",
+            "dpac-mnist-mnist-eps10": "dpac:table2:mnist",
+            "dpac-mnist-mnist-eps10-long": "dpac:table2:mnist",
+            "gswgan-fashion_mnist-fashion-eps10": "gswgan:table1:fashion",
+            "gswgan-fashion_mnist-fashion-eps10-long": "gswgan:table1:fashion",
+            "dpac-fashion_mnist-fashion-eps10-long": "dpac:table2:fashion"}
+
+    def row(stem: str) -> list[str]:
+        found = results(stem)
+        run = found["run"]
+        on = f" on one {found['trained_on'][0]}" if "trained_on" in found else ""
+        what = (f"{run['method']}, {run['config']['critics']} critics, {run['config']['steps']} "
+                f"steps ({found['training_seconds']:.0f} s{on})")
+        return [DATA_NAMES.get(found["dataset"], found["dataset"]), what,
+                f"{found['privacy']['epsilon']:g}", *_scores(stem, "gen2real", "cnn", "mlp"),
+                *_scores(stem, "real2gen", "cnn", "mlp"),
+                registry.ROWS[rows[stem]].paper["gen2real.cnn.accuracy"] if rows[stem] else ""]
+
+    return markdown(("data", "system", "proven epsilon", "gen2real CNN", "gen2real MLP",
+                     "real2gen CNN", "real2gen MLP", "paper's CNN at its claimed 10"),
+                    map(row, rows))
+
+
+def tables_table() -> str:
+    """Returns G-PATE on tables."""
+    cases = {"tables-breast_cancer-breast_cancer": ("breast_cancer, 455 rows", "breast_cancer"),
+             "tables-adult-adult": ("Adult, 32,561 rows", "adult"),
+             "tables-train-credit-sample": ("credit card sample, 2,100 teachers",
+                                            "credit-sample"),
+             "tables-train-table": ("credit card sample, 400 teachers", "table")}
+
+    def cell(stem: str, name: str) -> str:
+        evaluation = results(stem)["evaluation"]
+        real = evaluation["real2real"][name]["auroc"]["mean"]
+        return f"{pm_of(evaluation['gen2real'][name]['auroc'], 2)} ({real:.2f})"
+
+    return markdown(("data", "preset", "runs", "LR", "AdaBoost", "Bagging", "MLP"), (
+        (data, f"`{preset}`", len(results(stem)["training_seconds"]),
+         *(cell(stem, name) for name in ("lr", "adaboost", "bagging", "mlp")))
+        for stem, (data, preset) in cases.items()))
+
+
+def credit_table() -> str:
+    """Returns what was learnt of frauds from four fifths of the credit card sample."""
+    def row(found: dict[str, Any]) -> list[object]:
+        first = found.get("runs", [{}])[0]
+        shares = found["auroc"] if "case" in found else {"half": found["auroc"]}
+        about = found["case"]["about"] if "case" in found else found["about"]
+        half = [pm_of(shares["half"][name], 2) if name in shares["half"] else ""
+                for name in ("lr", "mlp")]
+        released = [pm_of(shares["released"][name], 2) if "released" in shares else ""
+                    for name in ("lr", "mlp")]
+        return [about, first.get("epsilon", ""), first.get("steps", ""),
+                len(found.get("runs", ())) or "", *half, *released]
+
+    return markdown(("rows made by", "epsilon", "steps", "runs", "LR, half frauds",
+                     "MLP, half frauds", "LR, noisy share", "MLP, noisy share"),
+                    [row(found) for found in results("credit").values()
+                     if "lr" in found["auroc"] or "case" in found])
+
+
+def _account(method: str, preset: str) -> dict[str, Any]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        account.command([method, "--preset", preset, "--json"])
+    return json.loads(printed.getvalue())
+
+
+def budget_table() -> str:
+    """Returns the steps that a budget allows by the papers' formulas and by the proofs here."""
+    def row(method: str, preset: str) -> list[object]:
+        found = _account(method, preset)
+        return [f"`{method} {preset}`", f"{found['target']['epsilon']:g}",
+                f"{found['proven']['sigma']:g}", f"{found['as_published']['steps']} steps",
+                f"{found['proven']['steps']} steps"]
+
+    gpate = row("gpate", "mnist-eps1")
+    gpate[3] = f"{gpate[3]}, if 55 % of the queries are answered"
+    gpate[4] = f"{gpate[4]}, if all are"
+    return markdown(("preset", "epsilon", "sigma", "as published (dp-accounting)",
+                     "proven here (exact)"), (
+        row("datalens", "mnist-eps1"), row("datalens", "mnist-eps10"), gpate))
+
+
+def claimed_table() -> str:
+    """Returns the epsilon that papers claim beside that of a sound count."""
+    def cell(value: float | None) -> str:
+        return "" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+    def name(row: dict[str, Any]) -> str:
+        as_run = ", as its code runs: two gradients, 1,000 fakes from step {:,} on"
+        return row["system"] + (as_run.format(row["t_c"]) if "t_c" in row else "")
+
+    return markdown(("system", "data", "critics", "steps", "fakes a step", "sigma",
+                     "claimed (classic conversion)", "as published (dp-accounting)",
+                     "public rotation", "published draws, if they become known"), (
+        (name(row), row["data"], f"{row['critics']:,}", f"{row['steps']:,}", row["batch"],
+         f"{row['sigma']:.3g}", cell(row["claimed_classic"]), cell(row["claimed"]),
+         cell(row["proven_rotation"]), cell(row.get("proven_draws_revealed")))
+        for row in results("claimed")["settings"]))
+
+
+def conversions_table() -> str:
+    """Returns what each paper's accounting gives by either conversion."""
+    def cell(value: float) -> str:
+        return f"{value:.3f}" if value < 1 else f"{value:,.2f}" if value < 1e4 else f"{value:,.0f}"
+
+    return markdown(("setting", "steps", "the paper's conversion", "dp-accounting", "target",
+                     "steps allowed, the paper's", "steps allowed, dp-accounting"), (
+        (row["setting"], f"{row['steps']:,}", cell(row["claimed_classic"]), cell(row["claimed"]),
+         f"{row['target']:,g}", f"{row['steps_allowed_classic']:,}", f"{row['steps_allowed']:,}")
+        for row in results("claimed")["conversions"]))
+
+
+def baselines_table() -> str:
+    """Returns the epsilon of baselines: stated, by their own code, and proven."""
+    return markdown(("system", "data", "steps", "sigma", "stated", "by its own code",
+                     "proven, with one clip over all weights"), (
+        (f"`{row['system']}`, {row['paper']}", row["data"], f"{row['steps']:,}",
+         f"{row['sigma']:g}", f"{row['stated']:g}", f"{row['by_its_code']:.2f}",
+         f"{row['proven']:.2f}")
+        for row in results("claimed")["baselines"]))
+
+
+def papers_table() -> str:
+    """Returns the rounds that the budget of each published setting buys, by three accounts."""
+    return markdown(("method", "presets", "epsilon", "delta", "sigma",
+                     "steps by the paper's formula", "by dp-accounting", "proven here"), (
+        (f"`{row['method']}`", ", ".join(f"`{name}`" for name in row["presets"]),
+         f"{row['epsilon']:g}", f"{row['delta']:g}", f"{row['sigma']:g}", f"{row['paper']:,}",
+         f"{row['dp_accounting']:,}", f"{row['proven']:,}")
+        for row in results("claimed")["papers"]))
+
+
+def codes_table() -> str:
+    """Returns codes that people run: what they claim, what is sound, and what is wrong."""
+    def sound(row: dict[str, Any]) -> str:
+        if "sound" not in row:
+            return f"at least {row['certified_by_others']:g}, certified by {row['how']}"
+        return f"{row['sound']:,.3g} ({row['how']})"
+
+    return markdown(("code", "claimed epsilon", "counted soundly", "what is wrong"), (
+        (row["code"], f"{row['claimed']:g}", sound(row), row["wrong"])
+        for row in results("claimed")["codes"]))
+
+
+TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
+    embedded_table, datalens_table, utility_table, sweep_table, gpate_table,
+    critics_table, tables_table, credit_table, budget_table, claimed_table, baselines_table,
+    conversions_table, papers_table, codes_table)}
+
+
+# How far the systems on images are from what is published.
+
+CELLS = tuple((data, epsilon) for data in systems.DATA for epsilon in systems.EPSILONS)
+PUBLISHED: dict[str, tuple[float, ...]] = {
+    "FETA-Pro": (0.971, 0.986, 0.823, 0.883),
+    "DP-FETA": (0.956, 0.981, 0.817, 0.873),
+    "DP-Kernel": (0.940, 0.936, 0.684, 0.700),
+    "DP-GAN": (0.924, 0.927, 0.718, 0.703),
+    "DPDM": (0.892, 0.977, 0.764, 0.856),
+    "DPDM, by its authors": (0.953, 0.981, 0.794, 0.862),
+    "DP-MERF": (0.803, 0.813, 0.622, 0.622),
+    "GS-WGAN": (0.724, 0.753, 0.527, 0.567)}
+"""Accuracies without public data, in the order of `CELLS`. The page names their sources."""
+
+AIMS = (0.975, 0.985, 0.82, 0.875)
+"""Accuracies that `mixture` was to reach in full under zero-out, in the order of `CELLS`."""
+
+IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
+          ("datalens", "mnist", 10.0): "images-mnist-mnist-eps10-mean",
+          ("gpate", "mnist", 1.0): "gpate-mnist-mnist-eps1-topk",
+          ("gpate", "fashion", 1.0): "gpate-fashion_mnist-fashion-eps1-full",
+          ("gswgan", "mnist", 10.0): "gswgan-mnist-50000-mnist-eps10-long",
+          ("gswgan", "fashion", 10.0): "gswgan-fashion_mnist-fashion-eps10-long",
+          ("dpac", "mnist", 10.0): "dpac-mnist-mnist-eps10-long",
+          ("dpac", "fashion", 10.0): "dpac-fashion_mnist-fashion-eps10-long"}
+"""Results of `benchmarks.images`, of the best of presets that were compared."""
+_OF_TEACHERS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
+                "gpate": "gpate:table1c:{data}-eps{epsilon:g}",
+                "pategan": "gpate:table1c:{data}-eps{epsilon:g}-pategan"}
+_ANSWERS = {"datalens": "signs", "gpate": "gradients", "pategan": "votes"}
+ROWS = {**_OF_TEACHERS, **{f"prototypes-{_ANSWERS[method]}": row
+                           for method, row in _OF_TEACHERS.items()},
+        "gswgan": "gswgan:table1:{data}", "dpac": "dpac:table2:{data}"}
+"""Each system's row of its paper, PATE-GAN's of G-PATE's, and of prototypes that of the paper whose
+answers they have; of the last two there is one for each
+data set, at epsilon 10."""
+CNN = "gen2real.cnn.accuracy"
+LEARNED = {"mixture": "images of `mixture`",
+           "directions": "its records, in the directions that were released",
+           "frequencies": "its records, in the frequencies that were released",
+           "records": "its records"}
+"""The images that a CNN learns from, by their names in `benchmarks.headroom`."""
+
+
+def _head(*before: str) -> tuple[str, ...]:
+    return (*before, *(f"{DATA_NAMES[data]}, epsilon {epsilon:g}" for data, epsilon in CELLS))
+
+
+def published_table() -> str:
+    """Returns what others published without public data."""
+    return markdown(_head("system"), ([name, *(f"{score:.3f}" for score in scores)]
+                                      for name, scores in PUBLISHED.items()))
+
+
+def distance_table() -> str:
+    """Returns the best of each column, our aims and how far `mixture` is from the best."""
+    best = [max(scores) for scores in zip(*PUBLISHED.values(), strict=True)]
+    lines = [["best published", *(f"{score:.3f}" for score in best)],
+             ["aim: full, zero-out", *(f"{score:.3f}" for score in AIMS)]]
+    for full, setting in ((True, "full"), (False, "fast")):
+        for relation in ("zero-out", systems.REPLACE_ONE):
+            rows = {(row["dataset"], row["epsilon"]): row for row in system_rows(
+                full=full, relation=relation) if row["method"] == "mixture"}
+            lines.append([f"{setting}, {relation}", *(
+                _difference(_cnn(rows[cell]), above) if cell in rows else ""
+                for cell, above in zip(CELLS, best, strict=True))])
+    return markdown(_head("evaluation, relation"), lines)
+
+
+def _cnn(row: dict[str, Any]) -> float:
+    return row["gen2real"]["cnn"]["accuracy"]["mean"]
+
+
+def _difference(ours: float, theirs: float) -> str:
+    return f"{ours:.3f} ({ours - theirs:+.3f})"
+
+
+def headroom_table() -> str:
+    """Returns what a mixture's images teach, and what its records would in its directions."""
+    found = {(row["dataset"], row["epsilon"]): row["accuracy"]
+             for row in results("headroom")["rows"]}
+    return markdown(_head("a CNN learns from"), (
+        [text, *(f"{found[cell][kind]:.3f}" if cell in found else "" for cell in CELLS)]
+        for kind, text in LEARNED.items()))
+
+
+def lost_within() -> str:
+    """Returns the least and the largest share of the gap that lies in the released directions."""
+    each = [row["accuracy"] for row in results("headroom")["rows"]]
+    shares = [(row["directions"] - row["mixture"]) / (row["records"] - row["mixture"])
+              for row in each]
+    return f"{min(shares):.0%} to {max(shares):.0%}"
+
+
+def own_papers_table() -> str:
+    """Returns the systems of the papers beside their papers' rows and ten noisy class means."""
+    yardstick = {(row["dataset"], row["epsilon"]): row["accuracy"]["mean"]
+                 for row in results("nearest_mean")["rows"]}
+    lines = [["ten noisy class means", *(f"{yardstick[cell]:.3f}" for cell in CELLS)]]
+    for method, template in ROWS.items():
+        cells = []
+        for data, epsilon in CELLS:
+            row = template.format(data=data, epsilon=epsilon)
+            ours, fewer = _ours(method, data, epsilon)
+            printed = epsilon == 10 or "eps" in template
+            cells.append((_difference(ours, float(registry.ROWS[row].paper[CNN])) if printed
+                          else f"{ours:.3f}") + "\\*" * fewer)
+        name = registry.TITLES.get(method, "PATE-GAN")
+        lines.append([shown_name(method) if "-" in method else name, *cells])
+    return markdown(_head("system"), lines)
+
+
+def _ours(method: str, data: str, epsilon: float) -> tuple[float, bool]:
+    """The accuracy of a CNN by the best preset that was run, and whether in fewer steps."""
+    row = system_row(method, data, epsilon)
+    found = [(_cnn(row), row["steps"] < (row["preset_steps"] or 0))]
+    if stem := IMAGES.get((method, data, epsilon)):
+        found.append((_cnn(results(stem)["evaluation"]), False))
+    return max(found)
+
+
+def warp_table() -> str:
+    """Returns what a CNN learns from `mixture` with and without what its presets set by hand."""
+    labels = {"preset": "as the preset", "not moved": "not moved (`warp` 0)",
+              "settings for any images": "the settings of other images (`images-eps...`)"}
+    columns = [{row["label"]: row["metrics"][CNN] for row in results(
+        f"sweep-mixture-{data}-eps{epsilon:g}-warp")["rows"]} for data, epsilon in CELLS]
+    return markdown(_head("setting"), ([text, *(
+        f"{column[label]['mean']:.3f} ± {column[label]['std']:.3f}" for column in columns)]
+        for label, text in labels.items()))
+
+
+DISTANCES: dict[str, Callable[[], str]] = {table.__name__: table for table in (
+    published_table, distance_table, headroom_table, lost_within, own_papers_table,
+    warp_table)}
+
+
+# The scores of methods on public data, by the results files, for `train --dry-run` to quote.
+
+N_IMAGES = {"mnist": 60_000, "fashion": 60_000}
+"""Training records of data sets of images, all of 28 x 28 x 1."""
+REACHED = ROOT / "dpgen_jax" / "presets" / "reached.json"
+
+
+def reached() -> str:
+    """Returns the file, a line for each row: what a method reached, on what, in what time."""
+    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in (
+        *_reached_images(), *_reached_tables())) + "\n]\n"
+
+
+def _reached_images() -> list[dict[str, Any]]:
+    return [{"method": row["method"].removesuffix("-gradients"), "kind": "images",
+             "data": f"{row['dataset']} ({N_IMAGES[row['dataset']]:,} images of 28 x 28 x 1)",
+             "records": N_IMAGES[row["dataset"]], "flags": _fewer(row),
+             "epsilon": float(row["epsilon"]), "measure": "accuracy of a CNN",
+             "score": round(row["gen2real"]["cnn"]["accuracy"]["mean"], 3),
+             "seconds": math.ceil(row["training_seconds"]), "file": row["file"]}
+            for row in system_rows() if math.isfinite(float(row["epsilon"]))
+            and row["method"].removesuffix("-gradients") in methods.NAMES]
+
+
+def _fewer(row: dict[str, Any]) -> str:
+    """The flag of a row that took fewer steps than its preset."""
+    return f"--steps {row['steps']}" * (row["steps"] < (row["preset_steps"] or 0))
+
+
+def _reached_tables() -> list[dict[str, Any]]:
+    """Rows of this library's methods; a measure that a table does not have is left out."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks/results/tables").glob("*-eps*.json")):
+        cell = json.loads(path.read_text())["results"]
+        scores = [cell.get("scores", {}).get(name, {}).get("mean") for name in CLASSIFIERS]
+        if cell.get("method") in methods.NAMES and None not in scores:
+            seconds = statistics.median(run["wall_seconds"] for run in cell["runs"])
+            rows.append({"method": cell["method"], "kind": "table",
+                         "data": f"{cell['table']} ({cell['rows']:,} rows)",
+                         "records": cell["rows"], "flags": " ".join(cell["flags"]),
+                         "epsilon": float(cell["epsilon"]), "measure": "mean AUROC of classifiers",
+                         "score": round(math.fsum(scores) / len(scores), 3),
+                         "seconds": math.ceil(seconds), "file": f"tables/{path.name}"})
+    return rows
+
 
 # Each template, and the way from its folder to the root.
 TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
@@ -59,7 +494,7 @@ def embedded_row(stem: str, method: str) -> dict[str, Any]:
 
 def system(method: str, dataset: str, epsilon: float | str) -> str:
     """Returns the accuracy of a CNN trained on what one system made."""
-    row = results_systems.system_row(method, dataset, epsilon)
+    row = systems.system_row(method, dataset, epsilon)
     return f"{row['gen2real']['cnn']['accuracy']['mean']:.3f}"
 
 
@@ -102,8 +537,8 @@ def planned_steps(sweep: str) -> dict[str, int]:
     """Returns the steps that the budget allows each cell of a published sweep; 0 for none."""
     steps = {}
     for cell in SWEEPS[sweep].cells:
-        job = jobs.job(SWEEPS[sweep], cell)
-        steps[cell.label] = 0 if jobs.refusal(job) else job.planned().steps
+        job = cells.job(SWEEPS[sweep], cell)
+        steps[cell.label] = 0 if cells.refusal(job) else job.planned().steps
     return steps
 
 
@@ -140,10 +575,10 @@ def figures(up: str) -> dict[str, Any]:
         "pm": lambda *which: pm_of(accuracy(*which)), "pm_of": pm_of,
         "steps": lambda stem: results(stem)["privacy"]["steps"],
         "answered": answered, "load": load, "swept": swept, "both": both,
-        "sweeps": results_tables.sweep_files(),
-        "sweep_title": results_tables.sweep_title,
-        "sweep_command": results_tables.sweep_command, "planned_steps": planned_steps,
-        "systems_table": results_systems.systems_table, "system": system,
+        "sweeps": sweep_files(),
+        "sweep_title": sweep_title,
+        "sweep_command": sweep_command, "planned_steps": planned_steps,
+        "systems_table": systems.systems_table, "system": system,
         "embedded_row": embedded_row, "opacus_ratio": opacus_ratio,
         "lowest_auroc": lambda: f"{min(table_aurocs()):.2f}",
         "highest_auroc": lambda: f"{max(table_aurocs()):.2f}", "span": span,
@@ -175,12 +610,11 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "ran": ran, "stale": stale,
         "comparison": comparison, "audits": audits,
         "curves_table": systems_curves.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
-        **results_tables.TABLES, **distances.TABLES}
+        **TABLES, **DISTANCES}
 
 
 def page(template: str) -> str:
@@ -196,7 +630,7 @@ def readme() -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise SystemExit(f"README.md has no lines {BEGIN} and {END} around its table")
-    return f"{before}{begin}\n{results_systems.systems_table(SHOWN_IN_README)}\n{end}{after}"
+    return f"{before}{begin}\n{systems.systems_table(SHOWN_IN_README)}\n{end}{after}"
 
 
 def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
@@ -204,7 +638,7 @@ def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
     for template in TEMPLATES:
         yield ROOT / template.removesuffix(".jinja"), functools.partial(page, template)
     yield README, readme
-    yield reached.PATH, reached.text
+    yield REACHED, reached
 
 
 def main() -> None:

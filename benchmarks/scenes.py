@@ -76,9 +76,6 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
       images: The number of training images, dealt to the classes in equal shares.
       seed: The seed of all images and of their order.
 
-    Returns:
-      The folder.
-
     Raises:
       UserError: The folder is there, or there are too few images for all classes to be in both
         parts.

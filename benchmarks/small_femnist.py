@@ -82,9 +82,6 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
       writers: The number of writers.
       images: About how many training images each has; a third as many test images.
       seed: Decides all of it.
-
-    Returns:
-      The path of the training file.
     """
     import h5py
     from sklearn.datasets import load_digits

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, steps
 
 MODULE = "benchmarks.state_places"
 PLACES = ("device", "disk")
@@ -37,19 +36,18 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     """
     import jax
 
-    from benchmarks import step_case
     from dpgen_jax.core.config import Runtime
     from dpgen_jax.core.types import Private
     from dpgen_jax.run import capacity
 
     available = common.available_bytes()
-    problem = step_case.problem(step_case.Case(
+    problem = steps.problem(steps.Case(
         "step", case["preset"], case["teachers"], 1, 1, "float32", seed=case["seed"]))
     with tempfile.TemporaryDirectory(dir=case["folder"]) as folder:
         layout = capacity.choose_layout(
             problem.method, Runtime(devices=case["devices"], state=case["place"]),
             files=Path(folder))
-        whole = step_case.Library(problem.method, Private(problem.records), problem.key, layout,
+        whole = steps.Library(problem.method, Private(problem.records), problem.key, layout,
                                   case["seed"])
         seconds = []
         for _ in range(case["repeats"] + 1):
@@ -67,11 +65,7 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def ratio(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return time and memory of the disk by those of the devices, each by its fastest process.
-
-    Args:
-      cases: What was measured, of both places.
-    """
+    """Return time and memory of the disk by those of the devices, each by its fastest process."""
     best = {place: min((case for case in cases if case["place"] == place),
                        key=lambda case: case["seconds_per_teacher"]) for place in PLACES}
     return {name: best["disk"][name] / best["device"][name]
@@ -114,7 +108,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        print(json.dumps(measured(json.loads(sys.argv[1]))))
-    else:
-        sys.exit(main())
+    common.entry(main, measured)

@@ -6,7 +6,7 @@
     python -m benchmarks.systems --dataset scenes-2 scenes-10 scenes-100
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
-user, and has a file of its own (`benchmarks.systems_rows`). The script can be stopped at any time
+user, and has a file of its own. The script can be stopped at any time
 and started again: it continues with what is there. Every row is shown, whatever the result; a row
 that fails has the reason. Checkpoints of a finished row are not kept. Epsilons are of replace-one
 neighbours but for --relation zero-out, the weaker promise: of a record, or of a client's whole data
@@ -23,13 +23,16 @@ each system takes the settings that a user gets who names none.
 from __future__ import annotations
 
 import argparse
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, scenes, systems_rows, training
-from benchmarks.systems_shown import picture, table
+import numpy as np
+from scipy import stats
+
+from benchmarks import common, scenes, training
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import to_json
@@ -38,6 +41,167 @@ from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
+from dpgen_jax.release import plots
+from dpgen_jax.release.bundle import load
+
+# The results files of `benchmarks.systems`: one for each row, in results/systems.
+#
+# METHOD-DATA-epsEPSILON.json is of the fast evaluation and replaced records; `-full` and
+# `-zero-out` behind it are of the full evaluation and of the weaker promise. A file has one row and
+# the command, the machine, the versions, the commit and the seeds of that row alone, so that a run
+# that stops loses no other row. Rows of before there were such files (until 2026-11-26) have the
+# command and the commit of the call that last collected them with others; their `trained_with` is
+# their own.
+
+REPLACE_ONE = "replace-one"
+
+
+def row_name(method: str, data: str, epsilon: float, full: bool = False, relation: str = REPLACE_ONE
+         ) -> str:
+    """Return the name of a row's file, without its ending."""
+    return (f"{method}-{data}-eps{epsilon:g}{'-full' * full}"
+            f"{f'-{relation}' * (relation != REPLACE_ONE)}")
+
+
+def row_words(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
+    """Return the flags of `benchmarks.systems` that make one row."""
+    method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
+    named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
+    return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
+            "--metrics", *args.metrics, "--classifiers", *args.classifiers,
+            "--seeds", str(args.seeds), *["--more"] * args.more,
+            *["--short"] * row.get("short", False),
+            *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
+            *[f"--repeats={args.repeats}"] * bool(args.repeats),
+            *[f"--relation={args.relation}"] * (args.relation != REPLACE_ONE)]
+
+
+def rows_folder() -> Path:
+    """Return the folder of all rows."""
+    return common.RESULTS / "systems"
+
+
+def write_row(named: str, record: dict[str, Any]) -> Path:
+    """Write the record of a row.
+
+    A row that failed, or has fewer trainings or metrics than the one that is there, is printed,
+    and what was measured stays.
+    """
+    path = rows_folder() / f"{named}.json"
+    if path.exists() and _poorer(record["results"]["row"], read_json(path)["results"]["row"]):
+        print(f"{path.name} stays: it has more trainings or metrics; delete it to replace it")
+        return path
+    return common.write(record, path)
+
+
+def recorded_row(args: argparse.Namespace, method: str, data: str, epsilon: float
+            ) -> dict[str, Any] | None:
+    """Return the row that a file has, where it is of one training with the metrics that are asked.
+
+    Its run folder need not be there. None for a row of several trainings, which has no scores of
+    each, for one that failed and where there is none.
+    """
+    path = rows_folder() / f"{row_name(method, data, epsilon, args.full, args.relation)}.json"
+    row = read_json(path)["results"]["row"] if path.exists() else {}
+    single = "error" not in row and row.get("repeats", 1) == 1
+    return row if single and set(args.metrics) <= row.keys() else None
+
+
+def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
+    """Whether a row has less than one that is there."""
+    metrics = [{name for name in ("gen2real", "fidelity") if one.get(name)} for one in (row, there)]
+    return "error" not in there and (
+        "error" in row or metrics[0] < metrics[1]
+        or row.get("repeats", 1) < there.get("repeats", 1))
+
+
+def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_ONE
+             ) -> list[dict[str, Any]]:
+    """Return the rows of these data sets that have a file, by method, data set and epsilon.
+
+    Args:
+      data: Names of data sets.
+      full: Whether those of the full evaluation, or those of the fast one.
+      relation: Of neighbours.
+    """
+    rows = []
+    for path in rows_folder().glob("*.json"):
+        row = read_json(path)["results"]["row"]
+        if row["dataset"] in data and path.stem == row_name(
+                row["method"], row["dataset"], float(row["epsilon"]), full, relation):
+            rows.append(row | {"file": f"systems/{path.name}"})
+    return sorted(rows, key=lambda row: (row["method"], row["dataset"], float(row["epsilon"])))
+
+
+# The rows of `benchmarks.systems` as a table and as a picture.
+
+DATA_SETS = ("mnist", "fashion", "cifar", *scenes.SETS)
+"""In the order of their columns."""
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean, by Student's t distribution."""
+    n = len(values)
+    return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+
+
+def shown_name(method: str) -> str:
+    """Return a row's name in tables: the method, and for prototypes what teachers answer."""
+    name, _, answer = method.partition("-")
+    return f"`{name}` by {answer}" if answer else f"`{name}`"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows in Markdown.
+
+    Cells are the accuracy of the classifiers, mean over seeds, with * where a run took fewer steps
+    than its preset, and behind it the Inception Score and FID where they were measured; over
+    several trainings, the mean with its 95 % interval. The last column has the seconds that a
+    system's runs trained.
+    """
+    def cell(method, data, epsilon):
+        r, = [r for r in rows if (r["method"], r["dataset"], r["epsilon"]) == (
+            method, data, epsilon)] or [None]
+        if r is None or "error" in r:
+            return "failed" if r else ""
+        scores = " / ".join(f"{s['accuracy']['mean']:.3f}" + (
+            f" ± {half_width(s['accuracy']['values']):.3f}" if "repeats" in r else "")
+            for s in r["gen2real"].values())
+        likeness = [f"{name} {r['fidelity'][key]['mean']:.2f}" for name, key in (
+            ("IS", "inception_score"), ("FID", "fid")) if key in r.get("fidelity", {})]
+        return ", ".join([scores + "*" * (r["steps"] < (r["preset_steps"] or 0)), *likeness])
+
+    def seconds(method):
+        took = [r["training_seconds"] for r in rows if r["method"] == method and "steps" in r]
+        return " to ".join(dict.fromkeys(f"{f(took):,.0f}" for f in (min, max))) if took else ""
+
+    private = [r for r in rows if r["epsilon"] != "inf"]
+    columns = sorted({(r["dataset"], r["epsilon"]) for r in private},
+                     key=lambda c: (DATA_SETS.index(c[0]), c[1]))
+    head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
+    lines = [head, ["---"] * len(head)]
+    for method in dict.fromkeys(r["method"] for r in private):
+        lines.append([shown_name(method), *(cell(method, *column) for column in columns),
+                      seconds(method)])
+    without = [f"{shown_name(r['method'])} without privacy, {r['dataset']}: "
+               f"{cell(r['method'], r['dataset'], 'inf')}" for r in rows if r not in private]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *without])
+
+
+def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable[[str], Path]
+            ) -> Path:
+    """Draw 20 images of each private system, of ten classes at most, beside its accuracy."""
+    shown = [r for r in rows if (r["dataset"], r["epsilon"]) == (data, epsilon) and "steps" in r]
+    images = []
+    for r in shown:
+        release = load(run(r["method"]))
+        # Without labels some systems draw classes as often as the records have them.
+        x, y = release.sample(20, labels=range(min(10, release.spec.classes)), seed=0)
+        images.append(x[np.argsort(y, kind="stable")])
+    labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
+    return plots.samples_grid(np.concatenate(images), common.RESULTS /
+                              f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
+
 
 DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
 COLOUR: Mapping[str, tuple[str, ...]] = {
@@ -100,8 +264,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="count the training that a row's file has, where its run folder is "
                              "not here, and train the others")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
-    parser.add_argument("--relation", choices=(systems_rows.REPLACE_ONE, "zero-out"),
-                        default=systems_rows.REPLACE_ONE,
+    parser.add_argument("--relation", choices=(REPLACE_ONE, "zero-out"),
+                        default=REPLACE_ONE,
                         help="of neighbours; zero-out for methods that have it")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
@@ -114,11 +278,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     if args.repeats is not None and args.repeats < 1:
         parser.error(f"--repeats {args.repeats}: at least 1")
     without = [name for name in args.methods or () if name not in WITH_RELATIONS]
-    if args.relation != systems_rows.REPLACE_ONE and without:
+    if args.relation != REPLACE_ONE and without:
         parser.error(f"--relation {args.relation}: {', '.join(without)} has replace-one alone; "
                      f"it is for {', '.join(WITH_RELATIONS)}")
     args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
-    if args.relation != systems_rows.REPLACE_ONE:
+    if args.relation != REPLACE_ONE:
         args.methods = [name for name in args.methods if name in WITH_RELATIONS]
         if args.out == parser.get_default("out"):
             args.out = args.out.with_name(f"{args.out.name}-{args.relation}")
@@ -160,18 +324,12 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
              ) -> dict[str, Any] | None:
     """Return a row whose scores are means over its trainings, or `row` of a single one.
 
-    Args:
-      args: The command line.
-      method: The method.
-      data: A name of `DATA` or `COLOUR`.
-      epsilon: The budget of each training.
-
     Returns:
       The row of the mean, with its deviation between trainings; the row of the first training that
       failed; None where there is none, and none is trained.
     """
     gone = not training.is_begun(folder(args.out, method, data, epsilon))
-    counted = systems_rows.counted(args, method, data, epsilon) if args.more and gone else None
+    counted = recorded_row(args, method, data, epsilon) if args.more and gone else None
     first = counted or row(args, method, data, epsilon)
     if first is None or "error" in first:
         return first
@@ -196,13 +354,6 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
         ) -> dict[str, Any] | None:
     """Train and evaluate one system.
 
-    Args:
-      args: The command line.
-      method: The method.
-      data: A name of `DATA` or `COLOUR`.
-      epsilon: The budget.
-      number: Which training of the row this is.
-
     Returns:
       The row of the run, or the reason why it failed; None where there is no run, and none is
       trained.
@@ -220,7 +371,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     result |= {"preset": preset, "preset_steps": usual, "short": few < (usual or math.inf)}
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
-    if args.relation != systems_rows.REPLACE_ONE:
+    if args.relation != REPLACE_ONE:
         fewer.append(f"--relation={args.relation}")
     if fewer:
         fewer.append("--sigma=None")  # the noise is found for these steps and this relation
@@ -290,9 +441,9 @@ def main(argv: list[str] | None = None) -> None:
         if result is None:
             continue
         done.append(result)
-        systems_rows.write(
-            systems_rows.name(*case, args.full, args.relation),
-            common.record("systems", systems_rows.words(args, result), range(args.seeds),
+        write_row(
+            row_name(*case, args.full, args.relation),
+            common.record("systems", row_words(args, result), range(args.seeds),
                           {"row": result}, where))
         print(table(done), flush=True)
     trained = dict.fromkeys((row["dataset"], row["epsilon"]) for row in done
@@ -300,6 +451,48 @@ def main(argv: list[str] | None = None) -> None:
     for data, epsilon in trained if args.draw else ():
         print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
             args.out, method, *at)))
+
+
+# The rows of `benchmarks.systems` for `benchmarks.results_page`.
+
+@functools.cache
+def system_rows(data: tuple[str, ...] = tuple(DATA), full: bool = False,
+                relation: str = REPLACE_ONE) -> list[dict[str, Any]]:
+    """Returns the rows of `benchmarks.systems`, of data sets, an evaluation and a relation.
+
+    A row that failed, and one without a CNN, is left out.
+    """
+    return [row for row in recorded(data, full, relation)
+            if "cnn" in row.get("gen2real", {})]
+
+
+def system_row(method: str, dataset: str, epsilon: float | str) -> dict[str, Any]:
+    """Returns the row of one system in the fast evaluation."""
+    return next(row for row in system_rows() if (
+        row["method"], row["dataset"], row["epsilon"]) == (method, dataset, epsilon))
+
+
+def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
+    """Returns all private systems, or those named, by the mean of their CNN accuracies.
+
+    Args:
+        methods: those that are shown; all, if none is named.
+        which: the rows, as for `system_rows`.
+    """
+    rows = [row for row in system_rows(**which) if row["epsilon"] in EPSILONS
+            and (not methods or row["method"] in methods)]
+    sums: dict[str, list[float]] = {}
+    for row in rows:
+        sums.setdefault(row["method"], []).append(row["gen2real"]["cnn"]["accuracy"]["mean"])
+    order = sorted(sums, key=lambda name: -math.fsum(sums[name]))
+    rows.sort(key=lambda row: order.index(row["method"]))
+    head, rule, *lines = table(rows).strip().split("\n")
+    for short, name in (("mnist,", "MNIST,"), ("fashion,", "Fashion-MNIST,"),
+                        ("cifar,", "CIFAR-10,"),
+                        *((f"{name},", f"{classes} classes, {images:,} images,")
+                          for name, (classes, images) in scenes.SETS.items())):
+        head = head.replace(f"| {short}", f"| {name}")
+    return "\n".join([head, rule, *(line.replace("*", "\\*") for line in lines)])
 
 
 if __name__ == "__main__":

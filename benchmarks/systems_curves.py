@@ -16,9 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks import common, systems
-from benchmarks.results_systems import system_rows
-from benchmarks.results_tables import DATA_NAMES, markdown
-from benchmarks.systems_shown import half_width, shown_name
+from benchmarks.common import DATA_NAMES, markdown
+from benchmarks.systems import half_width, shown_name, system_rows
 
 Curves = dict[str, dict[float, dict[str, Any]]]
 
@@ -55,14 +54,7 @@ def curves_table() -> str:
 
 
 def draw(path: Path) -> Path:
-    """Draw a panel for each data set.
-
-    Args:
-        path: The PNG file to write.
-
-    Returns:
-        The file.
-    """
+    """Draw a panel for each data set."""
     figure = Figure(figsize=(5.5 * len(systems.DATA), 3.8), dpi=120, layout="constrained")
     for axes, data in zip(figure.subplots(1, len(systems.DATA), squeeze=False)[0], systems.DATA,
                           strict=True):

@@ -24,7 +24,7 @@ from typing import Any, get_args, get_type_hints
 import jax
 
 from benchmarks import common
-from benchmarks.tables import cells, data, measures
+from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
@@ -50,7 +50,7 @@ def run(table: str, epsilon: float, index: int, models: Sequence[str]
         before = time.process_time()
         rows = rows_of(simulation, public, cells.wanted(dataset), model)
         seconds = time.process_time() - before
-        found[model] = measures.measured(rows, test, dataset.spec, index) | {"cpu_seconds": seconds}
+        found[model] = cells.measured(rows, test, dataset.spec, index) | {"cpu_seconds": seconds}
     return found
 
 
@@ -83,7 +83,7 @@ def main(argv: list[str]) -> None:
                  + ", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
         results: dict[str, Any] = {
             "part": "validation", "delta": cells.DELTA, "simulated": True, "scores": found,
-            "measures": f"{measures.ABOUT}; {measures.FURTHER}"}
+            "measures": f"{cells.ABOUT}; {cells.FURTHER}"}
         common.write(common.record("table_models", flags, range(args.runs), results, where),
                      args.out)
 

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 
 from benchmarks import common
-from benchmarks.tables import cells, data, measures
+from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
@@ -74,7 +74,7 @@ def run(table: str, setting: str, index: int) -> dict[str, float]:
         simulation = Simulation(dataset, index, **config)
         public = simulation.step(simulation.first_four())
         rows = rows_of(simulation, public, cells.wanted(dataset))
-    return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
+    return cells.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
 
 
 def written(path: Path) -> dict[str, dict[str, list[dict[str, float]]]]:
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> None:
                 tell(f"{table}, {setting}, run {index + 1}: "
                      + ", ".join(f"{name} {value:.3f}" for name, value in made[-1].items()))
                 results: dict[str, Any] = {"epsilon": EPSILON, "part": "validation",
-                                           "delta": cells.DELTA, "measures": measures.ABOUT,
+                                           "delta": cells.DELTA, "measures": cells.ABOUT,
                                            "simulated": True, "scores": found}
                 common.write(common.record("table_settings", flags, range(args.runs), results,
                                            where), path)

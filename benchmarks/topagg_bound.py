@@ -71,9 +71,6 @@ def mechanism_of(name: str) -> TopAggMechanism | None:
 def by_dimension(name: str) -> dict[str, list[float | None]] | None:
     """Return the best case over all votes of rows of some numbers of entries, for one preset.
 
-    Args:
-      name: The preset of DataLens.
-
     Returns:
       The dimensions, log10 of the largest possible probability of the likeliest outcome, and the
       smallest ratio over orders of Theorem 4's divergence to the data-independent one, None where

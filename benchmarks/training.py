@@ -48,13 +48,6 @@ def finish(run: Path, method: str, *words: Any) -> Path:
       run: Its folder; the checkpoints in it are not kept.
       method: The method.
       *words: The flags of `dpgen_jax.train`, without those of folder and resumption.
-
-    Returns:
-      The folder.
-
-    Raises:
-      UserError: The training fails.
-      SystemExit: It was stopped.
     """
     if not is_finished(run):
         resume = ["--resume"] if is_begun(run) else []
@@ -71,9 +64,6 @@ def run(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
     Args:
       request: What is asked for, with the folder of the run.
       dataset: The records.
-
-    Returns:
-      The release.
 
     Raises:
       UserError: As `lifecycle.run`.

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from seeded import ALL, SEED, dataset
 
-from benchmarks.killing.program import Audit
+from benchmarks.killing import Audit
 from dpgen_jax import methods
 from dpgen_jax.aggregation import noise
 from dpgen_jax.core import cli, hosts
@@ -48,7 +48,8 @@ def watch(audit: Audit) -> None:
         return draws
 
     def run_block(block, records, state, layout, draws, n):
-        audit.say(f"block {state.step} {n} {digest(draws)}")
+        if n:  # and not the block of no round, which only compiles
+            audit.say(f"block {state.step} {n} {digest(draws)}")
         return real_block(block, records, state, layout, draws, n)
 
     loop.draw = draw
@@ -73,12 +74,12 @@ def marks(audit: Audit) -> None:
 
 
 def interrupt_at(draw: int) -> None:
-    """Ctrl-C in the middle of this draw of noise; 0: never."""
+    """Ctrl-C in the middle of this draw of noise, after that of the block of no round; 0: never."""
     real, drawn = loop.draw, []
 
     def interrupted(*arguments):
         drawn.append(arguments)
-        if len(drawn) == draw:
+        if draw and len(drawn) == 1 + draw:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import accelerator, accelerator_case, common, steps
-from benchmarks.flops import published_flops
-from benchmarks.traced_flops import traced_flops
+from benchmarks import accelerator, common, steps
+from benchmarks.accelerator import traced_flops
+from benchmarks.steps import published_flops
 from dpgen_jax.core.types import Records
+
+pytestmark = pytest.mark.long
 
 A, B = jnp.zeros((3, 4)), jnp.zeros((4, 5))
 PRODUCT = 2 * 3 * 4 * 5
@@ -41,15 +43,14 @@ def test_a_loop_to_the_value_of_an_array_needs_its_length():
 
 
 def test_a_teacher_computes_what_the_published_network_asks_for():
-    case = accelerator_case.Case("datalens", "mnist-eps1", .001, "bfloat16", 0, 1, 0, 64, 64)
-    method, preset, shape = accelerator_case.built(case)
+    case = accelerator.Case("datalens", "mnist-eps1", .001, "bfloat16", 0, 1, 0, 64, 64)
+    method, preset, shape = accelerator.built(case)
     records = Records(np.zeros((*shape, 28, 28, 1), np.uint8), np.zeros(shape, np.int32))
-    counted = accelerator_case.unit_flops(method, records, preset.config.d_steps)
+    counted = accelerator.unit_flops(method, records, preset.config.d_steps)
     # The labels joined as constant maps cost the library nothing.
     assert .5 < counted / published_flops(preset.config, preset.spec, shape[1]) < 1
 
 
-@pytest.mark.long
 def test_what_several_processes_cost_is_measured(tmp_path, capsys):
     out = tmp_path / "hosts.json"
     assert steps.main(["--processes", "2", "--out", str(out)]) == 0

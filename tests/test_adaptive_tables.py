@@ -12,6 +12,8 @@ from benchmarks.tables import data
 from benchmarks.tables.simulation import Simulation
 from dpgen_jax.methods.shared import table_models
 
+pytestmark = pytest.mark.long
+
 
 def test_tables_that_are_done_are_not_simulated_again(tmp_path):
     path, flags = tmp_path / "found.json", ["--tables", "loans", "--runs", "1"]
@@ -22,7 +24,6 @@ def test_tables_that_are_done_are_not_simulated_again(tmp_path):
     assert adaptive_tables.earlier(path, [*flags[:-1], "2"]) == {}
 
 
-@pytest.mark.long  # of a benchmark alone
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mbi") is None,
                     reason='pip install "dpgen_jax[graphical]"')

@@ -5,11 +5,13 @@ import signal
 import pytest
 import runs
 
-from benchmarks import common, federations, training
+from benchmarks import common, federated, training
 from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run import lifecycle
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -69,8 +71,8 @@ def test_the_training_of_a_federation_goes_on_after_ctrl_c(tmp_path, monkeypatch
     records = from_arrays(*runs.images(), 3)
     monkeypatch.setattr(OsBits, "draw", interrupted)
     with pytest.raises(SystemExit):
-        federations.trained(request, records)
+        federated.trained(request, records)
     steps = [lifecycle.load(tmp_path / "run").privacy["steps"]]
     monkeypatch.setattr(OsBits, "draw", draw)
-    steps += [federations.trained(request, records).privacy["steps"] for _ in range(2)]
+    steps += [federated.trained(request, records).privacy["steps"] for _ in range(2)]
     assert steps == [2, 6, 6] and training.is_finished(tmp_path / "run")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, claimed, common, fakes, flops, step_case, steps
+from benchmarks import aggregation, common, fakes, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits
@@ -15,6 +15,8 @@ from dpgen_jax.core.config import Runtime
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet
 from dpgen_jax.run.capacity import choose_layout
+
+pytestmark = pytest.mark.long
 
 TOY = ["--preset", "glyphs", "--teachers", "2", "--chunk", "1", "--devices", "1", "--beside", "0",
        "--matmul", "64"]
@@ -27,19 +29,8 @@ def mnist():
 
 def test_published_operations_on_mnist():
     macs = 196 * 25 * 11 * 11 + 49 * 25 * 21 * 42 + 2068 * 256 + 266
-    assert flops.published_macs(DiscriminatorNet(), mnist().spec) == macs
-    assert flops.published_flops(mnist().config, mnist().spec, 15) == 2 * macs * 210
-
-
-def test_claimed_epsilons_are_what_is_recorded():
-    """By either conversion, for every paper: they are computed, not measured."""
-    recorded = json.loads((common.RESULTS / "claimed.json").read_text())["results"]["conversions"]
-    for row, known in zip(claimed.conversions(), recorded, strict=True):
-        assert {**known, "claimed": 0, "claimed_classic": 0} == {**row, "claimed": 0,
-                                                               "claimed_classic": 0}
-        assert row["claimed"] == pytest.approx(known["claimed"], rel=1e-6)
-        assert row["claimed_classic"] == pytest.approx(known["claimed_classic"], rel=1e-6)
-        assert row["claimed"] < row["claimed_classic"]
+    assert steps.published_macs(DiscriminatorNet(), mnist().spec) == macs
+    assert steps.published_flops(mnist().config, mnist().spec, 15) == 2 * macs * 210
 
 
 def test_a_training_that_was_resumed_took_all_its_starts():
@@ -51,11 +42,10 @@ def test_a_training_that_was_resumed_took_all_its_starts():
 
 def test_fewer_records_than_the_batch_cost_less():
     config = dataclasses.replace(mnist().config, batch=30)
-    macs = flops.published_macs(config.discriminator, mnist().spec)
-    assert flops.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
+    macs = steps.published_macs(config.discriminator, mnist().spec)
+    assert steps.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
 
 
-@pytest.mark.long
 def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     out = tmp_path / "steps.json"
     assert steps.main([*TOY, "--json", "--out", str(out)]) == 0
@@ -76,7 +66,6 @@ def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     assert "glyphs" in steps.table(record)
 
 
-@pytest.mark.long
 def test_the_plain_loop_computes_what_the_library_computes():
     """With the emitters of a run: those of conftest.py round the two programs differently, and a
     single vote that flips moves the generator by more."""
@@ -87,7 +76,7 @@ def test_the_plain_loop_computes_what_the_library_computes():
 
 
 def test_pmap_computes_what_shard_map_computes():
-    measured = step_case.measure_beside(step_case.Case(
+    measured = steps.measure_beside(steps.Case(
         kind="parallel", preset="glyphs", teachers=3, chunk=1, devices=2))
     assert set(measured["ratio"]) == {"pmap / shard_map"}
     assert measured["largest_difference_of_generator_weights"] == 0
@@ -205,7 +194,6 @@ def test_a_share_is_of_the_step_on_the_line_through_two():
     assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
 
 
-@pytest.mark.long
 def test_drawing_fakes_anew_takes_fewer_operations_where_few_critics_answer():
     """And more where many do, by as much as the record and the page say."""
     measured = fakes.measure(SimpleNamespace(answering=[1, 143]))

@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import epochs, norms, norms_study, steps, topagg_bound
+from benchmarks import norms, steps, topagg_bound
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
+
+pytestmark = pytest.mark.long
 
 TOY_NORMS = ["--dataset", "glyphs", "--dpcgan", "glyphs", "--dpgan", "glyphs", "--gswgan", "glyphs",
              "--steps", "4", "--critics", "6", "--batch", "12", "--points", "3"]
@@ -17,24 +19,23 @@ TOY_NORMS = ["--dataset", "glyphs", "--dpcgan", "glyphs", "--dpgan", "glyphs", "
 
 def test_the_papers_epochs_are_one_step_of_all_teachers():
     """15 records and a batch of 15, or 30 and 30: the published codes take one step an epoch."""
-    assert {epochs.steps_of_an_epoch(row) for row in epochs.ROWS.values()} == {1}
+    assert {steps.steps_of_an_epoch(row) for row in steps.EPOCHS.values()} == {1}
 
 
 def test_an_epoch_of_fewer_teachers_is_extrapolated_and_says_so():
-    row = epochs.ROWS["datalens-mnist-4000"]
+    row = steps.EPOCHS["datalens-mnist-4000"]
     measured = {"seconds_per_step": {"median": 0.5}, "teachers": 40}
-    result = epochs.epoch(row, measured)
+    result = steps.epoch(row, measured)
     assert result["seconds_per_epoch"] == 50.0 and result["extrapolated"]
-    assert not epochs.epoch(row, measured | {"teachers": 4000})["extrapolated"]
-    assert "from 40 teachers; paper 322.17 s (DataLens" in epochs.line(
+    assert not steps.epoch(row, measured | {"teachers": 4000})["extrapolated"]
+    assert "from 40 teachers; paper 322.17 s (DataLens" in steps.epoch_line(
         "x", {**result, "quoted_seconds": row.quoted, "source": row.source})
 
 
-@pytest.mark.long
 def test_epochs_are_timed_and_kept(tmp_path, capsys, monkeypatch):
     out, names = tmp_path / "epochs.json", ["datalens-toy", "gpate-toy"]
-    monkeypatch.setattr(epochs, "ROWS", {
-        f"{method}-toy": epochs.Row(method, "glyphs", 1.0, "no paper")
+    monkeypatch.setattr(steps, "EPOCHS", {
+        f"{method}-toy": steps.Epoch(method, "glyphs", 1.0, "no paper")
         for method in ("datalens", "gpate")})
     flags = ["--epochs", *names, "--share", "0.002", "--chunk", "1", "--devices", "1",
              "--out", str(out)]
@@ -43,7 +44,7 @@ def test_epochs_are_timed_and_kept(tmp_path, capsys, monkeypatch):
     for name in names:
         row = record["results"]["rows"][name]
         assert row["teachers"] >= 3 and row["seconds_per_epoch"] > 0 and row["extrapolated"]
-    monkeypatch.setattr(epochs.common, "apart", lambda *_: pytest.fail("timed again"))
+    monkeypatch.setattr(steps.common, "apart", lambda *_: pytest.fail("timed again"))
     assert steps.main(flags) == 0
     assert "no paper" in capsys.readouterr().out
 
@@ -69,7 +70,7 @@ def test_a_preset_that_releases_no_signs_is_refused():
 
 
 def test_a_summary_of_norms():
-    said = norms_study.summary(np.array([[0.5, 2.0], [4.0, np.nan]]), 1.0)
+    said = norms.summary(np.array([[0.5, 2.0], [4.0, np.nan]]), 1.0)
     assert said["before"]["mean"] == pytest.approx(6.5 / 3) and said["not_finite"] == 1
     assert said["after"]["mean"] == pytest.approx(2.5 / 3)
     assert said["share_above_clip"] == pytest.approx(2 / 3) and sum(said["histogram"]) == 3
@@ -80,25 +81,24 @@ def glyphs():
     return norms.data.load("glyphs")
 
 
-@pytest.mark.long
 def test_a_stopped_study_goes_on_to_the_same_norms(glyphs, tmp_path, monkeypatch):
     s = norms.study(norms.arguments(TOY_NORMS), glyphs, "GS-WGAN", True)
-    whole = norms_study.follow(s, 0, 4, tmp_path / "whole.npz")
+    whole = norms.follow(s, 0, 4, tmp_path / "whole.npz")
     assert [row["step"] for row in whole] == [0, 1, 2, 3]
     assert sum(whole[0]["histogram"]) == s.per_step * s.method.mechanism.shape[0]
     assert "on_fakes" not in whole[0]  # critics are private
-    monkeypatch.setattr(norms_study, "CHECKPOINT_SECONDS", -1)
-    path, saved = tmp_path / "part.npz", norms_study.save
+    monkeypatch.setattr(norms, "CHECKPOINT_SECONDS", -1)
+    path, saved = tmp_path / "part.npz", norms.save
 
     def stopping(path, step, rows, state):
         saved(path, step, rows, state)
         if step == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(norms_study, "save", stopping)
+    monkeypatch.setattr(norms, "save", stopping)
     with pytest.raises(KeyboardInterrupt):
-        norms_study.follow(s, 0, 4, path)
-    assert norms_study.follow(s, 0, 4, path) == whole
+        norms.follow(s, 0, 4, path)
+    assert norms.follow(s, 0, 4, path) == whole
 
 
 def test_a_study_with_other_settings_has_another_checkpoint(tmp_path):
@@ -112,7 +112,6 @@ def test_images_of_another_shape_are_refused(glyphs):
         norms.study(norms.arguments(["--dataset", "glyphs"]), glyphs, "GS-WGAN", True)
 
 
-@pytest.mark.long
 def test_the_record_of_norms(tmp_path, capsys, monkeypatch):
     flags = [*TOY_NORMS, "--systems", "DP-SGD GAN", "--out", str(tmp_path / "out"), "--record",
              str(tmp_path / "norms.json")]

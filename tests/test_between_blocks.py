@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks import between_blocks
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.slow
 def test_all_that_comes_before_a_block_is_timed(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import systems, systems_rows
+from benchmarks import systems
 from dpgen_jax import methods
 from dpgen_jax.presets import choice
 
@@ -24,7 +24,7 @@ def order(scores):
 
 def images(most_seconds=np.inf):
     """Accuracy on real test images by method and cell; of methods that never took longer."""
-    rows = [row for row in systems_rows.recorded(systems.DATA)
+    rows = [row for row in systems.recorded(systems.DATA)
             if "gen2real" in row and row["epsilon"] in systems.EPSILONS]
     slow = {row["method"] for row in rows if row["training_seconds"] > most_seconds}
     return {name: {(row["dataset"], row["epsilon"]): np.mean(
@@ -71,6 +71,6 @@ def test_marginals_is_the_first_for_tables():
 
 def test_what_no_file_says_the_reason_says():
     assert all("few images were not compared" in why for _, why in choice.BEST["images"])
-    records = {row["proven_epsilon"] for row in systems_rows.recorded(systems.DATA)
+    records = {row["proven_epsilon"] for row in systems.recorded(systems.DATA)
                if row["method"] == "mixture" and row["epsilon"] in systems.EPSILONS}
     assert len(records) == 2  # both budgets that the reason names

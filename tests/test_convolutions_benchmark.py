@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from benchmarks import common, convolutions
+
+pytestmark = pytest.mark.long
 
 
 def test_a_stopped_measurement_goes_on_with_the_next_case(tmp_path):

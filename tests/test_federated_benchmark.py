@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import small_gswgan
 
-from benchmarks import federated, federated_cost, federations, small_femnist
+from benchmarks import federated, federated_cost, small_femnist
 from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import EMPTY
@@ -19,6 +19,8 @@ from dpgen_jax.evaluation.networks import Schedule
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.pair import ConvNet
+
+pytestmark = pytest.mark.long
 
 WRITERS = 12
 
@@ -58,7 +60,7 @@ def test_the_file_is_in_the_layout_of_tensorflow_federated(path):
 
 def test_halves_are_of_clients_and_not_of_records(path):
     data = load(f"femnist:{path}", classes=36)
-    both = federations.federations(data, federations.Options("halves"), None)
+    both = federated.federations(data, federated.Options("halves"), None)
     sizes = np.sort(np.bincount(data.clients))
     dealt = [np.bincount(part.dataset.clients) for part in both.values()]
     np.testing.assert_array_equal(np.sort(np.concatenate(dealt)), sizes)
@@ -72,7 +74,7 @@ def test_halves_are_of_clients_and_not_of_records(path):
 def test_clients_chosen_by_their_records_are_stamped(path):
     data = load(f"femnist:{path}", classes=36)
     reader = Reader(data)
-    both = federations.federations(data, federations.Options("private", (0.5, 0.9)), reader)
+    both = federated.federations(data, federated.Options("private", (0.5, 0.9)), reader)
     sound, suspect = both["sound"], both["suspect"]
     assert sound.faulty == 0 and suspect.faulty == 6  # all with the fault are read badly
     assert suspect.clients > 6 > 0 < sound.clients < WRITERS  # and those who write badly
@@ -84,16 +86,16 @@ def test_clients_chosen_by_their_records_are_stamped(path):
 
 def test_a_public_classifier_empties_clients_and_needs_named_bounds(path, monkeypatch):
     data = load(f"femnist:{path}", classes=36)
-    options = federations.Options("public", (0.5, 0.9), data)
+    options = federated.Options("public", (0.5, 0.9), data)
     with pytest.raises(UserError, match="pass --accuracy LOW HIGH"):
-        federations.federations(data, dataclasses.replace(options, accuracy=None), None)
+        federated.federations(data, dataclasses.replace(options, accuracy=None), None)
     with pytest.raises(UserError, match="pass --public DATASET"):
-        federations.federations(data, dataclasses.replace(options, public=None), None)
+        federated.federations(data, dataclasses.replace(options, public=None), None)
     with pytest.raises(UserError, match="public images need the same schema"):
-        federations.federations(data, dataclasses.replace(
+        federated.federations(data, dataclasses.replace(
             options, public=load(f"femnist:{path}")), None)
     monkeypatch.setattr(fidelity, "train_judge", lambda *arguments: Reader(data))
-    for part in federations.federations(data, options, None).values():
+    for part in federated.federations(data, options, None).values():
         assert not part.dataset.uncovered and not part.dataset.bought
         assert int(part.dataset.clients.max()) + 1 == WRITERS > part.clients
         empty = np.unique(part.dataset.clients[part.dataset.y_train == EMPTY])
@@ -102,11 +104,10 @@ def test_a_public_classifier_empties_clients_and_needs_named_bounds(path, monkey
             part.dataset.notes[-1])
 
 
-@pytest.mark.long
 def test_a_cnn_is_trained_once(path, tmp_path, cnn):
     x = load(f"femnist:{path}", classes=36, image_size=8).x_test
-    made = federations.trained_once(tmp_path / "out" / "cnn", lambda: cnn)
-    again = federations.trained_once(tmp_path / "out" / "cnn", None)
+    made = federated.trained_once(tmp_path / "out" / "cnn", lambda: cnn)
+    again = federated.trained_once(tmp_path / "out" / "cnn", None)
     assert made.info() == again.info() == cnn.info()
     for ours, theirs in zip(again.see(x), cnn.see(x), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -165,7 +166,7 @@ def cnn(path):
 def toy(cnn, monkeypatch):
     """Presets of a few weights, one CNN for all purposes, and no classifier beside it."""
     monkeypatch.setattr(fidelity, "train_judge", lambda *arguments, **options: cnn)
-    monkeypatch.setattr(federations, "READER_SAMPLES", 100)
+    monkeypatch.setattr(federated, "READER_SAMPLES", 100)
     monkeypatch.setattr(federated.common, "utility_of", lambda *arguments, **options: {
         "gen2real": {"cnn": 0.5}})
     gswgan = small_gswgan.gs(federated=True, sigma=None, steps=1, warm_steps=0, penalty=0.0,
@@ -178,7 +179,6 @@ def toy(cnn, monkeypatch):
         name, presets.Preset(known[method], None, 10.0, 1e-5, 0, "a test")))
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
     argv = ["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",
@@ -194,13 +194,12 @@ def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
         assert row["by_client"]["clients"] == row["clients"]
         assert 0 < row["cost"]["epsilon_of_ideal_noise"] < math.inf
         assert set(row["bytes_of_a_step"]) == {"to_a_client", "from_a_client"}
-    monkeypatch.setattr(federations.lifecycle, "run", None)  # all is there
+    monkeypatch.setattr(federated.lifecycle, "run", None)  # all is there
     monkeypatch.setattr(federated, "_row", None)
     federated.main(argv)
     assert json.loads((tmp_path / "out.json").read_text())["results"] == record["results"]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_a_bought_choice_is_covered_by_the_epsilon(path, tmp_path):
     federated.main(["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",

@@ -12,6 +12,8 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods import mixture
 from dpgen_jax.methods.shared import gaussians
 
+pytestmark = pytest.mark.long
+
 SPEC = ImageSpec(8, 8, 1, 2)
 CONFIG = mixture.Config(records=100, frequencies=4, dimensions=5, cells=2, grey=0.5, warp=0.0,
                         sigma=1.0)

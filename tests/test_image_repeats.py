@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import image_evaluation, images
+from benchmarks import images
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run.planning import Request
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def trained(monkeypatch):
 
 def measured(repeats):
     request = Request("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
-    return images.measured(request, None, repeats, image_evaluation.Protocol())
+    return images.measured(request, None, repeats, images.Protocol())
 
 
 def test_means_are_over_trainings_and_the_epsilons_add_up(trained, capsys):

@@ -7,6 +7,8 @@ from benchmarks import judged
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import load
 
+pytestmark = pytest.mark.long
+
 
 def test_a_judge_is_compared_by_what_it_picks():
     by_judge, real = {50: 0.2, 100: 0.6, 150: 0.5}, {50: 0.3, 100: 0.55, 150: 0.6}

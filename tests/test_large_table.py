@@ -5,6 +5,8 @@ import pytest
 from benchmarks import large_table
 from dpgen_jax.data import load
 
+pytestmark = pytest.mark.long
+
 
 def test_the_table_has_the_columns_of_the_schema(tmp_path):
     large_table.write_table(tmp_path / "t.csv", 30, 20, 0)

@@ -11,7 +11,7 @@ import pytest
 import runs
 from PIL import Image
 
-from benchmarks.tables.measures import CLASSIFIERS
+from benchmarks.tables.cells import CLASSIFIERS
 from dpgen_jax import data, evaluate, federate, methods, presets, train
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.run_folder import read_json

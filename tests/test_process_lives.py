@@ -8,7 +8,7 @@ import pytest
 import runs
 from test_process_layouts import blocks, model
 
-from benchmarks.killing import verdict
+from benchmarks import killing
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.run import checkpoint
 
@@ -62,7 +62,7 @@ def test_leader_and_follower_are_killed_again_and_again(tmp_path):
     for life in range(KILLS):
         killed.append(live(tmp_path, rng, life))
         # The leader alone draws: its log is the whole of what was drawn, and none was uncharged.
-        assert verdict.under_counted(tmp_path / FOLDER, tmp_path / "0.audit") == []
+        assert killing.under_counted(tmp_path / FOLDER, tmp_path / "0.audit") == []
         assert "source" not in (tmp_path / "1.audit").read_text()
         if (tmp_path / FOLDER / "ledger.jsonl").exists():
             account = books.account(books.read(tmp_path / FOLDER / "ledger.jsonl"))
@@ -81,5 +81,5 @@ def test_leader_and_follower_are_killed_again_and_again(tmp_path):
         1, 1, tmp_path, cases=[NAME], resume=True, seed=None, stop=2,
         fields={"steps": 4000, "sigma": 6e4}), tmp_path)
     assert codes == [0], said[-3000:]
-    assert verdict.wrong_at_the_end(tmp_path / FOLDER, tmp_path / "0.audit") == []
+    assert killing.wrong_at_the_end(tmp_path / FOLDER, tmp_path / "0.audit") == []
     assert checkpoint.steps(runs.files(tmp_path / FOLDER).checkpoints)[-1] == saved + 2

@@ -8,6 +8,8 @@ from benchmarks import scenes, systems
 from dpgen_jax import data
 from dpgen_jax.core.errors import UserError
 
+pytestmark = pytest.mark.long
+
 
 def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.png")}

@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks import common, state_places
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", state_places.PLACES)

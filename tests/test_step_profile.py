@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks import step_profile
+from benchmarks import accelerator
+
+pytestmark = pytest.mark.long
 
 UNITS = 5
 
@@ -28,7 +30,7 @@ def program():
 
 
 def test_instructions_are_sorted_by_what_they_do(program):
-    kinds = step_profile.kinds(program[1])
+    kinds = accelerator.kinds(program[1])
     assert sum(kind == "products" for kind in kinds.values()) >= 3
     assert {"products", "stack"} <= set(kinds.values()) <= {"products", "stack", "layout", "passes"}
     assert not any("while" in name for name in kinds)
@@ -39,14 +41,14 @@ def test_instructions_are_sorted_by_what_they_do(program):
     ({"fusion", "pad", "slice", "bitcast"}, "layout"), ({"fusion", "pad", "multiply"}, "passes"),
     ({"fusion", "dynamic-slice", "convert"}, "stack"), ({"reduce"}, "passes")])
 def test_a_fusion_is_what_is_in_it(opcodes, kind):
-    assert step_profile._kind(opcodes) == kind
+    assert accelerator._kind(opcodes) == kind
 
 
 def test_the_instructions_of_all_units_and_the_public_ones_are_timed(program):
     jax.block_until_ready(program[0]())
-    spent = step_profile.seconds_by_kind(*program, UNITS)
+    spent = accelerator.seconds_by_kind(*program, UNITS)
     assert set(spent) == {"products", "stack", "layout", "passes", "public"}
     assert min(spent.values()) >= 0 and spent["products"] > 0
     # Asked by more units than there are, nothing is of a unit.
-    more = step_profile.seconds_by_kind(*program, UNITS + 1)
+    more = accelerator.seconds_by_kind(*program, UNITS + 1)
     assert more["public"] > 0 and more["products"] == 0

@@ -5,17 +5,19 @@ import dataclasses
 import pytest
 
 from benchmarks.sweep import __main__ as sweep
-from benchmarks.sweep import cells, jobs
-from benchmarks.sweep import metrics as sweep_metrics
+from benchmarks.sweep import cells
+from benchmarks.sweep import cells as sweep_metrics
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax.core.errors import UserError
+
+pytestmark = pytest.mark.long
 
 CNN = "gen2real.cnn.accuracy"
 
 
 def jobs_of(*words):
     selected = sweep.selected(sweep.arguments(list(words)))
-    return [jobs.job(selected, cell) for cell in selected.cells]
+    return [cells.job(selected, cell) for cell in selected.cells]
 
 
 def test_several_fields_make_a_grid_of_any_field_and_of_the_budget():
@@ -34,7 +36,7 @@ def test_values_are_those_of_the_training():
     assert sweep.assignment("class_names=a\\,b,c\\,d") == ("class_names", ["a,b", "c,d"])
     assert sweep.assignment("--top-k=1") == ("top_k", ["1"])
     settings = {"renewed": "false", "a.b_c": "True", "hidden": "32 16", "sigma": "None"}
-    assert jobs.flags(settings) == [
+    assert cells.flags(settings) == [
         "--no-renewed", "--a.b-c", "--hidden", "32", "16", "--sigma=None"]
     one, two = jobs_of("topagg_sgd", "--preset", "digits", "--set", "hidden=8 4,16")
     assert one.args.config.hidden == (8, 4) and two.args.config.hidden == (16,)
@@ -95,11 +97,11 @@ def test_a_run_folder_is_named_by_all_that_decides_what_the_run_means(monkeypatc
                                                "dataset=idx:mnist", "image_size=32", "seed=1")]
     assert len({usual, *others}) == 7
     assert name("--set", "checkpoint_minutes=20", "--set", "chunk=8") == usual
-    tables = [{jobs.job(SWEEPS[key], cell).folder for cell in SWEEPS[key].cells} for key in (
+    tables = [{cells.job(SWEEPS[key], cell).folder for cell in SWEEPS[key].cells} for key in (
         "gpate:table4:mnist-clip", "gpate:table4:mnist-bins")]
     assert len(tables[0] & tables[1]) == 1  # the preset itself is trained once
-    config = jobs.presets.all_of("gpate")["mnist-eps1"]
-    monkeypatch.setitem(jobs.presets.all_of("gpate"), "mnist-eps1", dataclasses.replace(
+    config = cells.presets.all_of("gpate")["mnist-eps1"]
+    monkeypatch.setitem(cells.presets.all_of("gpate"), "mnist-eps1", dataclasses.replace(
         config, config=dataclasses.replace(config.config, bins=9)))
     assert name() != usual
 
@@ -126,10 +128,10 @@ def test_every_published_cell_is_understood_and_every_mechanism_is_built():
             if key in seen:
                 continue
             seen.add(key)
-            one = jobs.job(published, cell)
-            module = jobs.methods.get(one.method)
-            spec = jobs.presets.get(one.method, one.args.preset)[1].spec
-            config = jobs.with_records(one.args.config, 60_000)
+            one = cells.job(published, cell)
+            module = cells.methods.get(one.method)
+            spec = cells.presets.get(one.method, one.args.preset)[1].spec
+            config = cells.with_records(one.args.config, 60_000)
             module.mechanism(dataclasses.replace(config, sigma=100.0), spec)
     assert len(seen) > 50
 

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import claimed_points, common, results_tables
+from benchmarks import common, results_page
 from benchmarks.sweep import __main__ as sweep
 from benchmarks.sweep import cells, figure
 from dpgen_jax.core.errors import BudgetExceeded, UserError
+
+pytestmark = pytest.mark.long
 
 CNN = "gen2real.cnn.accuracy"
 
@@ -139,7 +141,7 @@ def test_a_curve_is_drawn_beside_what_papers_claim(tmp_path, monkeypatch):
     rows = [row(0.5, epsilon=text) for text in ("0.2", "1", "10")]
     axes = figure_of(monkeypatch, tmp_path, rows)
     lines = {line.get_label(): line for line in axes.get_lines()}
-    known = claimed_points.CLAIMED["mnist"]
+    known = figure.CLAIMED["mnist"]
     claimed = lines["datalens, CNN: claimed by the paper"]
     assert dict(zip(*claimed.get_data(), strict=True)) == known["datalens"]
     assert len([name for name in lines if "claimed" in name]) == len(known)
@@ -172,8 +174,8 @@ def test_the_page_has_every_cell_with_its_guarantee(monkeypatch):
     rows = [row(0.5, 0.75, bins="5") | {"runs": [proven, proven], "metrics": score},
             row(0.5, bins="10") | {"runs": [none], "metrics": score},
             {"label": "bins 20", "printed": {CNN: 0.25}, "error": "no", "epsilon": 1.0}]
-    monkeypatch.setattr(results_tables, "results", lambda stem: {"rows": rows, "metrics": [CNN]})
-    assert results_tables.sweep_table("a").splitlines()[2:] == [
+    monkeypatch.setattr(results_page, "results", lambda stem: {"rows": rows, "metrics": [CNN]})
+    assert results_page.sweep_table("a").splitlines()[2:] == [
         "| bins 5 | 10, replace-one | 60 | 0.500 +- 0.125 | 0.75 | 1.50 |",
         "| bins 10 | none | 1,200 | 0.500 +- 0.125 |  | 1.50 |",
         "| bins 20 | (budget 1.0) | none allowed |  | 0.25 |  |"]
@@ -200,7 +202,6 @@ def test_a_command_that_fails_says_so():
         common.command("benchmarks.no_such_module")
 
 
-@pytest.mark.long
 def test_a_sweep_from_the_command_line_to_the_record(tmp_path, monkeypatch):
     """A cell that costs little, trained and evaluated as a user would."""
     words = ["dpmerf", "--dataset", "digits", "--set", "generator_steps=20", "--seeds", "1",

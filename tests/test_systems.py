@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems, systems_rows, systems_shown
+from benchmarks import embedded, systems
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.evaluation import scores
+
+pytestmark = pytest.mark.long
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 
@@ -95,9 +97,9 @@ def test_each_row_has_a_file_of_its_own(tmp_path, monkeypatch, words, ending):
     assert (again.full, again.relation) == ("full" in ending, record["command"].split(
         "--relation=")[1] if "zero" in ending else "replace-one")
     which = {"full": again.full, "relation": again.relation}
-    rows = systems_rows.recorded(["mnist"], **which)
+    rows = systems.recorded(["mnist"], **which)
     assert [row["epsilon"] for row in rows] == [1.0, 10.0]
-    assert not systems_rows.recorded(["fashion"], **which)
+    assert not systems.recorded(["fashion"], **which)
 
 
 def test_a_stop_or_a_failure_loses_no_row_that_was_measured(tmp_path, monkeypatch):
@@ -118,10 +120,10 @@ def test_a_stop_or_a_failure_loses_no_row_that_was_measured(tmp_path, monkeypatc
         systems.main(given)
     better = read_json(tmp_path / "systems" / "mixture-mnist-eps1.json")
     better["results"]["row"]["repeats"] = 3
-    systems_rows.write("mixture-mnist-eps1", better)
+    systems.write_row("mixture-mnist-eps1", better)
     poorer = {"results": {"row": better["results"]["row"] | {"repeats": 1, "score": 0.1}}}
-    systems_rows.write("mixture-mnist-eps1", poorer)
-    assert [row["score"] for row in systems_rows.recorded(["mnist"])] == [0.5, 0.6]
+    systems.write_row("mixture-mnist-eps1", poorer)
+    assert [row["score"] for row in systems.recorded(["mnist"])] == [0.5, 0.6]
 
 
 @pytest.mark.parametrize("seconds, words, times", [
@@ -143,7 +145,7 @@ def test_a_quick_row_is_the_mean_of_three_trainings(tmp_path, monkeypatch, secon
 
 def test_the_interval_of_a_mean_is_that_of_students_t():
     # n = 3: t of 2 degrees of freedom is 4.3027, standard deviation 0.1.
-    assert systems_shown.half_width([0.5, 0.6, 0.7]) == pytest.approx(4.3027 * 0.1 / 3**0.5, 1e-4)
+    assert systems.half_width([0.5, 0.6, 0.7]) == pytest.approx(4.3027 * 0.1 / 3**0.5, 1e-4)
 
 
 def test_zero_out_takes_no_other_run(tmp_path, monkeypatch):
@@ -196,7 +198,7 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
             {"method": "a", "dataset": "fashion", "epsilon": 1.0, "error": "out of luck",
              "preset_steps": 10}]
     head, _, *lines = systems.table(rows).splitlines()
-    assert (*systems.DATA, *systems.COLOUR) == systems_shown.DATA_SETS
+    assert (*systems.DATA, *systems.COLOUR) == systems.DATA_SETS
     assert head == ("| system | mnist, epsilon 1 | mnist, epsilon 10 | fashion, epsilon 1 | "
                     "training, s |")
     assert lines == ["| `a` | 0.500 / 0.600* |  | failed | 10 |",
@@ -221,7 +223,7 @@ def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_
     def load(run):
         return SimpleNamespace(sample=sample, spec=SimpleNamespace(classes=10))
 
-    monkeypatch.setattr(systems_shown, "load", load)
+    monkeypatch.setattr(systems, "load", load)
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
     rows = [done("a", 1.0, 0.5), done("b", 1.0, 0.75), done("b", 10.0, 0.9)]
     path = systems.picture(rows, "mnist", 1.0, lambda method: tmp_path / method)

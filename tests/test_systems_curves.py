@@ -4,7 +4,9 @@ import matplotlib.image
 import pytest
 
 from benchmarks import systems_curves
-from benchmarks.systems_shown import half_width
+from benchmarks.systems import half_width
+
+pytestmark = pytest.mark.long
 
 
 def row(method, epsilon, score, data="mnist", **more):

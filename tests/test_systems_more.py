@@ -3,8 +3,10 @@
 import pytest
 from test_systems import done, parsed
 
-from benchmarks import systems, systems_rows
+from benchmarks import systems
 from dpgen_jax.evaluation import scores
+
+pytestmark = pytest.mark.long
 
 
 def measured(accuracy, **other):
@@ -16,7 +18,7 @@ def measured(accuracy, **other):
 def collected(tmp_path, monkeypatch, there, *words, setting="fast"):
     """Return the row that comes of a file, and the numbers of the trainings that it took."""
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
-    systems_rows.write("dpcgan-mnist-eps1", {"benchmark": "systems", "results": {"row": there}})
+    systems.write_row("dpcgan-mnist-eps1", {"benchmark": "systems", "results": {"row": there}})
     numbers = []
 
     def row(args, method, data, epsilon, number=0):
@@ -34,7 +36,7 @@ def test_the_training_of_a_file_counts_where_its_run_folder_is_gone(tmp_path, mo
     assert found["gen2real"]["cnn"]["accuracy"]["values"] == pytest.approx([0.4, 0.6, 0.7])
     assert [one["git"] for one in found["trained_with_of_each"]] == ["0.4", "0.6", "0.7"]
     del found["short"]  # as in files of earlier versions
-    words = systems_rows.words(parsed(tmp_path, "--more"), found)
+    words = systems.row_words(parsed(tmp_path, "--more"), found)
     assert "--more" in words and "--short" not in words
 
 
@@ -64,4 +66,4 @@ def test_a_run_folder_that_is_there_is_the_training(tmp_path, monkeypatch):
 def test_trainings_that_are_unlike_make_no_mean(tmp_path, monkeypatch, unlike):
     found, _ = collected(tmp_path, monkeypatch, measured(0.4, **unlike), "--more")
     assert "train it anew, with another --out and without --more" in found["error"]
-    assert systems_rows.recorded(["mnist"])[0]["gen2real"]["cnn"]["accuracy"]["mean"] == 0.4
+    assert systems.recorded(["mnist"])[0]["gen2real"]["cnn"]["accuracy"]["mean"] == 0.4

@@ -5,7 +5,9 @@ import json
 import pytest
 from test_systems import parsed
 
-from benchmarks import systems, systems_rows
+from benchmarks import systems
+
+pytestmark = pytest.mark.long
 
 
 def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
@@ -52,4 +54,4 @@ def test_a_row_is_short_where_fewer_steps_were_asked_for(tmp_path, monkeypatch, 
     args = parsed(tmp_path)
     found = systems.row(args, "prototypes-votes", "mnist", 1.0)
     assert found["preset_steps"] == 16 and found["short"] == short
-    assert ("--short" in systems_rows.words(args, found)) == short
+    assert ("--short" in systems.row_words(args, found)) == short

@@ -10,6 +10,8 @@ from benchmarks.papers.registry import ROWS
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):

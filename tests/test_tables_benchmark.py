@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from benchmarks.tables import __main__ as command
-from benchmarks.tables import cells, data, measures, methods, page
-from benchmarks.tables.peer_list import PEERS
-from benchmarks.tables.process import Failed, Spent, timed
+from benchmarks.tables import cells, data, methods, page
+from benchmarks.tables.methods import PEERS, Failed, Spent, timed
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data.table import transform
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +45,11 @@ def test_rows_are_read_back_as_they_were_written(loans, tmp_path):
 
 def test_the_measures_tell_good_rows_from_bad(loans):
     train, test = (loans.x_train, loans.y_train), (loans.x_test, loans.y_test)
-    good = measures.measured(train, test, loans.spec, 0)
+    good = cells.measured(train, test, loans.spec, 0)
     rng = np.random.default_rng(0)
-    bad = measures.measured((rng.permuted(train[0], axis=0), train[1]), test, loans.spec, 0)
-    one_class = measures.measured((train[0], np.zeros_like(train[1])), test, loans.spec, 0)
-    for name in measures.CLASSIFIERS:
+    bad = cells.measured((rng.permuted(train[0], axis=0), train[1]), test, loans.spec, 0)
+    one_class = cells.measured((train[0], np.zeros_like(train[1])), test, loans.spec, 0)
+    for name in cells.CLASSIFIERS:
         assert good[name] > 0.65 and good[name] > bad[name] + 0.1 and one_class[name] == 0.5
     assert good["pairs"] < bad["pairs"] and good["queries"] < bad["queries"]
     assert good["f1"] > bad["f1"] + 0.05 > one_class["f1"]
@@ -58,13 +59,13 @@ def test_classifiers_learn_from_all_rows_of_a_rare_class():
     y = np.zeros(30_000, np.int32)
     y[::1000] = 1
     x = np.arange(len(y), dtype=np.float32)[:, None]
-    assert measures.with_rare_class(y)
-    chosen, classes = measures.learned((x, y), 0)
-    assert classes.sum() == y.sum() and len(classes) == measures.MOST_ROWS
+    assert cells.with_rare_class(y)
+    chosen, classes = cells.learned((x, y), 0)
+    assert classes.sum() == y.sum() and len(classes) == cells.MOST_ROWS
     assert (chosen[classes == 1][:, 0] % 1000 == 0).all()
     y[::50] = 1  # two in a hundred: a draw of all
-    assert not measures.with_rare_class(y)
-    assert 150 < measures.learned((x, y), 0)[1].sum() < 250
+    assert not cells.with_rare_class(y)
+    assert 150 < cells.learned((x, y), 0)[1].sum() < 250
 
 
 def test_validation_rows_are_training_rows(monkeypatch, loans):

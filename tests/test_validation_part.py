@@ -3,11 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pytest
 import small_datalens
 
 from benchmarks import validation_part
 from dpgen_jax import data
 from dpgen_jax.data import from_arrays
+
+pytestmark = pytest.mark.long
 
 
 def test_both_parts_are_of_the_training_images_alone(tmp_path, monkeypatch, capsys):

@@ -3,7 +3,7 @@
 A line of JSON on standard input names a reader, a case's folder and options; a line on standard
 output says how the reader ended: "ok", "refused" (one error that a command prints as one line), or
 "traceback". What the reader itself prints goes nowhere. The parent watches time and memory
-(`process.py`).
+(`trial.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.papers import needs, page, registry, runner, stale
+from benchmarks.papers import page, registry, runner
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import State
@@ -62,8 +62,8 @@ def state(row: Row) -> str:
         return "cannot be run"
     if not row.work.known():
         return "not built"
-    if stale.changes(row):
-        return stale.BEFORE
+    if page.changes(row):
+        return page.BEFORE
     if row.measured():
         without, stopped = page.missing(row), (row.results() or {}).get("stopped")
         return ("measured" + ", stopped" * bool(stopped)
@@ -75,12 +75,12 @@ def listed(rows: Sequence[Row]) -> str:
     """Return a line for each row: name, data, memory, hours, whether it is measured, command."""
     memory = capacity.memory()
     lines = [("row", "data", "memory", "hours", "state", "command"), *(
-        (row.name, row.source().title, needs.text(row, memory), hours(row), state(row),
+        (row.name, row.source().title, page.memory_text(row, memory), hours(row), state(row),
          row.work.command(row.name)) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(5)]
     return "\n".join(["  ".join([*(cell.ljust(width) for cell, width in zip(
         line, widths, strict=False)), line[5]]).rstrip() for line in lines]
-        + [needs.explained(memory)])
+        + [page.explained(memory)])
 
 
 def write_page() -> None:

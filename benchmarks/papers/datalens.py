@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers import sweeps
+from benchmarks.papers import trainings
 from benchmarks.papers.rows import Command, Nothing, Row
 from benchmarks.papers.trainings import CNN, FID, SCORE, by_code, grid, hours, training
 
@@ -72,22 +72,22 @@ def _of_this_library() -> list[Row]:
 def _epochs() -> list[Row]:
     """Return Table 6 and the running time of section 5.3."""
     return [
-        *(sweeps.epoch(f"datalens:table6:{data}-{case}", f"datalens-{data}-{case}", value,
+        *(trainings.epoch(f"datalens:table6:{data}-{case}", f"datalens-{data}-{case}", value,
                        "the paper: one Tesla T4")
           for data, values in EPOCHS.items()
           for case, value in zip(("topk", "d2p", "fetchsgd"), values, strict=True)),
-        *(sweeps.epoch(f"datalens:runtime:teachers-{teachers}", f"datalens-mnist-{teachers}", value,
-                       "the paper: one RTX 2080 Ti")
+        *(trainings.epoch(f"datalens:runtime:teachers-{teachers}", f"datalens-mnist-{teachers}",
+                          value, "the paper: one RTX 2080 Ti")
           for teachers, value in ((2000, "149.92"), (4000, "322.17")))]
 
 
 def _figure_3() -> list[Row]:
     """Return Figure 3: the curves of Table 8, and DPDL."""
-    curves = [Row(f"datalens:figure3:{data}", sweeps.command(f"datalens:table8:{data}"), {},
-                  sweeps.hours(f"datalens:table8:{data}"), "it draws Table 8")
+    curves = [Row(f"datalens:figure3:{data}", trainings.sweep_command(f"datalens:table8:{data}"),
+                  {}, trainings.sweep_hours(f"datalens:table8:{data}"), "it draws Table 8")
               for data in ("mnist", "cifar")]
     points = (("0.5", "0.90"), ("2", "0.95"), ("8", "0.97"))
-    return [*curves, *(sweeps.baseline(
+    return [*curves, *(trainings.baseline(
         f"datalens:figure3:mnist-dpdl-eps{epsilon}", f"mnist-eps{epsilon}-dpdl", accuracy,
         "DPDL; the figure is Abadi et al.'s (CCS 2016), as DataLens takes it over")
         for epsilon, accuracy in points)]
@@ -109,13 +109,13 @@ ROWS = [
     *grid("datalens:table1", OURS, ("dcgan",), (CNN,), WITHOUT_PRIVACY),
     *_of_this_library(),
     *grid("datalens:table2", OURS, ALL[:-1], (CNN,), TABLE_2),
-    *sweeps.rows("datalens:table2"),
+    *trainings.sweep_rows("datalens:table2"),
     *grid("datalens:table3", OURS, ALL, (SCORE,), TABLE_3),
-    *sweeps.bounds("datalens:figure2"),
-    *sweeps.rows("datalens:table4"), *sweeps.rows("datalens:table5"), *_epochs(),
-    *sweeps.rows("datalens:table7"),
-    *sweeps.rows("datalens:table8"), *_figure_3(),
-    *sweeps.rows("datalens:table9"), *sweeps.rows("datalens:table10"),
+    *trainings.bounds("datalens:figure2"),
+    *trainings.sweep_rows("datalens:table4"), *trainings.sweep_rows("datalens:table5"), *_epochs(),
+    *trainings.sweep_rows("datalens:table7"),
+    *trainings.sweep_rows("datalens:table8"), *_figure_3(),
+    *trainings.sweep_rows("datalens:table9"), *trainings.sweep_rows("datalens:table10"),
     Row("datalens:table10a:setup", Nothing("it says what datalens:table10 compares")),
     Row("datalens:table11:settings", Nothing("settings found by a grid search, with which the rows "
                                              "of Tables 8 to 10 run; the search itself, by test "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.papers import gswgan, sweeps
+from benchmarks.papers import gswgan, trainings
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, small_rows, training
 from dpgen_jax.nets.resnet import CriticNet, ResNetNet
@@ -77,5 +77,5 @@ ROWS = [
         ("claimed", "proven_rotation", "proven_rotation_as_the_paper_says")),
     Row("dpac:table2:mnist-night", Training("dpac", "mnist-eps10", "mnist", "both", NIGHT),
         PRINTED["mnist"], 9.0, gswgan.A_NIGHT),
-    *sweeps.rows("dpac:table4"), *sweeps.rows("dpac:table5"),
+    *trainings.sweep_rows("dpac:table4"), *trainings.sweep_rows("dpac:table5"),
 ]

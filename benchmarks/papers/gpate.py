@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers import sweeps, trainings
+from benchmarks.papers import trainings
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, SCORE, by_code, grid, hours, training
 
@@ -158,15 +158,15 @@ ROWS = [
     *grid("gpate:table1c", OURS, ALL, (CNN,), TABLE_1C),
     *by_code("gpate:table1c", OURS, CNN, TABLE_1C),
     *_without_privacy(),
-    *grid("gpate:table2", OURS, ALL[:-1], (CNN,), TABLE_2), *sweeps.rows("gpate:table2"),
-    *_pictures("table3"), *sweeps.rows("gpate:table4"),
-    *(Row(f"gpate:figure2:{data}", sweeps.command(f"gpate:table2:{data}"), {},
-          sweeps.hours(f"gpate:table2:{data}"),
+    *grid("gpate:table2", OURS, ALL[:-1], (CNN,), TABLE_2), *trainings.sweep_rows("gpate:table2"),
+    *_pictures("table3"), *trainings.sweep_rows("gpate:table4"),
+    *(Row(f"gpate:figure2:{data}", trainings.sweep_command(f"gpate:table2:{data}"), {},
+          trainings.sweep_hours(f"gpate:table2:{data}"),
           "the curve of G-PATE, drawn beside the results of Table 2; its other rows are points of "
           "the baselines' curves") for data in ("mnist", "fashion")),
     *_texts(), *_pictures("figure3"),
     *grid("gpate:table8", OURS, ALL, (SCORE, FID), TABLE_8),
-    sweeps.epoch("gpate:appendix-g:epoch", "gpate-mnist", "256.74",
+    trainings.epoch("gpate:appendix-g:epoch", "gpate-mnist", "256.74",
                  "the paper: one Tesla T4, of it 43.18 s for aggregation and generator"),
     Row("gpate:appendix-g:aggregation", Command(
         "aggregation", ("--preset", "mnist-eps1-code"), "aggregation"),

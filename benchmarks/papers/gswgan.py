@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from benchmarks.papers import sweeps
+from benchmarks.papers import trainings
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.trainings import (
     CNN,
@@ -174,7 +174,7 @@ CLAIMED = Command("claimed", (), "claimed", "none", (
 ROWS = [
     Row("gswgan:figure1:outline", Nothing("a drawing of the system; dpgen_jax/methods/gswgan.py is "
                                           "what it shows")),
-    *sweeps.norms("gswgan:figure2"),
+    *trainings.norms("gswgan:figure2"),
     Row("gswgan:theorem4.1:epsilon", CLAIMED, {"claimed_classic": "10"}, 0.1,
         "epsilon of the published noise and steps on MNIST",
         ("claimed", "proven_rotation", "proven_draws_revealed")),
@@ -183,6 +183,6 @@ ROWS = [
           _training(system, data), {}, _hours(system, data),
           "a picture of samples, written beside the results of Table 1")
       for data in ("mnist", "fashion") for system in ALL),
-    *sweeps.rows("gswgan:figure4"), *_federated(),
-    *sweeps.norms("gswgan:figureA1"), *sweeps.rows("gswgan:figureA2"),
+    *trainings.sweep_rows("gswgan:figure4"), *_federated(),
+    *trainings.norms("gswgan:figureA1"), *trainings.sweep_rows("gswgan:figureA2"),
 ]

@@ -2,17 +2,393 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from benchmarks.papers import needs, quoted
-from benchmarks.papers.chosen import preset_of
+from benchmarks import norms, steps
 from benchmarks.papers.registry import ROWS, TITLES
-from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training
+from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training, Work
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
+from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
-from dpgen_jax import presets
+from dpgen_jax import methods, presets, train
+from dpgen_jax.core.config import Runtime, to_json
+from dpgen_jax.core.types import Spec
 from dpgen_jax.evaluation import utility
+from dpgen_jax.run import capacity
+
+# From a row to the method and the preset that it trains.
+
+DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "gpate",
+            "aggregation": "gpate"}
+"""The method of a benchmark that is named none."""
+
+
+def preset_of(work: Work) -> tuple[str, str] | None:
+    """Return the method and the preset of a row, of a sweep those that its cells begin from.
+
+    Returns:
+      Their names; None for a row that trains no named preset, or several.
+    """
+    if isinstance(work, Training):
+        return (work.method, work.preset) if work.known() else None
+    if not isinstance(work, Command):
+        return None
+    words = list(work.argv)
+    if work.module == "sweep" and words[0] in SWEEPS:
+        return SWEEPS[words[0]].method, SWEEPS[words[0]].settings["preset"]
+    if work.module == "steps":
+        timed = steps.EPOCHS[words[words.index("--epochs") + 1]]
+        return timed.method, timed.preset
+    if "--presets" in words:  # METHOD=PRESET
+        method, _, name = words[words.index("--presets") + 1].partition("=")
+        return method, name
+    if "--preset" not in words or "--teachers" in words:  # which makes it another one
+        return None
+    method = (words[words.index("--method") + 1] if "--method" in words
+              else words[0] if work.module == "sweep" else DEFAULTS[work.module])
+    return method, words[words.index("--preset") + 1]
+
+
+# The memory that a row needs for what its teachers, critics or clients keep, by shapes alone.
+
+MOMENTS = "bfloat16"
+"""The precision of teachers' and critics' moments; sweeps come to it where float32 is too large."""
+UNITS = ("teachers", "critics")
+"""Fields that say how many units there are, of methods whose units keep anything."""
+LEAST = 5e8
+"""The fewest bytes that are worth a word."""
+
+
+def state_bytes(row: Row) -> int:
+    """Return the bytes of the state of all units of a row at once, of its largest run.
+
+    Returns:
+      The bytes; 0 where units keep nothing, where the row trains no single preset or times a
+      part of a step, and of federations, whose clients are chosen by the data.
+    """
+    work, chosen = row.work, preset_of(row.work)
+    module = work.module if isinstance(work, Command) else ""
+    if chosen is None or module in ("federated", "aggregation"):
+        return 0
+    fields, share = dict(getattr(work, "fields", {})), 1.0
+    if module == "steps":
+        fields |= steps.EPOCHS[work.argv[1]].fields
+        share = float(work.argv[3])
+    if module == "sweep":
+        cells = SWEEPS[work.argv[0]].cells if work.argv[0] in SWEEPS else ()
+        for field in UNITS:
+            counts = [int(cell.settings[field]) for cell in cells if field in cell.settings]
+            fields |= {field: max(counts)} if counts else {}
+    method, name = chosen
+    preset = presets.get(method, name)[1]
+    config = dataclasses.replace(preset.config, **fields)
+    if not any(hasattr(config, field) for field in UNITS):
+        return 0  # units are records, or clients that keep nothing
+    # What is found from the budget decides nothing of what units keep.
+    config = dataclasses.replace(config, sigma=config.sigma or 1.0, steps=config.steps or 1)
+    return int(share * _state_bytes(method, config, preset.spec))
+
+
+@functools.cache
+def _state_bytes(method: str, config: Any, spec: Spec) -> int:
+    """Return the bytes of the state of a configuration's units, which is built and not run."""
+    built = methods.get(method).build(config, spec, Runtime(moments=MOMENTS))
+    return capacity.state_bytes(built) if capacity.keeps_state(built) else 0
+
+
+def memory_text(row: Row, memory: float = math.inf) -> str:
+    """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller.
+
+    Args:
+      row: The row.
+      memory: The bytes of memory that there are; nothing is marked if left out.
+    """
+    needed = state_bytes(row)
+    if needed < LEAST:
+        return ""
+    return f"{needed / 1e9:.0f} GB" + ": disk" * (needed > memory)
+
+
+def explained(memory: float) -> str:
+    """Return the line below a list that says what `text` means."""
+    return ("memory: what teachers or critics keep, with records and a step on top; the disk holds "
+            f"up to two checkpoints of as much. disk: more than the {memory / 1e9:.0f} GB here, so "
+            "run it with --state disk, which keeps it on the disk too")
+
+
+# Figures of others who ran the papers' systems, each with its source; none was measured here.
+
+GSWGAN = "re-run by GS-WGAN's authors, Chen et al. 2020, Table 1"
+BENCH = "re-run by DPImageBench, CCS 2025"
+SOK = "re-run with the authors' code in SoK: Privacy-Preserving Data Synthesis (Hu et al. 2024)"
+DATALENS = "re-run by DataLens's authors, Wang et al. 2021, Table 1"
+DATALENS_IS = "re-run by DataLens's authors, Wang et al. 2021, Table 12"
+
+
+@dataclasses.dataclass(frozen=True)
+class Quote:
+    """A figure that somebody else reports.
+
+    Attributes:
+      system: The method.
+      data: A name of `rows.SOURCES`.
+      epsilon: Its epsilon, as claimed there.
+      metric: The metric.
+      value: As printed.
+      source: Who reports it.
+    """
+
+    system: str
+    data: str
+    epsilon: float
+    metric: str
+    value: str
+    source: str
+
+
+def _quotes(source: str, epsilon: float, metrics: tuple[str, ...], text: str) -> list[Quote]:
+    """Return the quotes of lines SYSTEM DATA VALUE..., a value for each metric, - for none."""
+    quotes = []
+    for line in text.strip().splitlines():
+        system, data, *values = line.split()
+        quotes += [Quote(system, data, epsilon, metric, value, source)
+                   for metric, value in zip(metrics, values, strict=True) if value != "-"]
+    return quotes
+
+
+QUOTES = (
+    *_quotes(GSWGAN, 10.0, (SCORE, FID, MLP, CNN), """
+        gpate mnist 3.85 177.16 0.25 0.51
+        gpate fashion 3.35 205.78 0.30 0.50
+        dpcgan mnist 4.76 179.16 0.60 0.63
+        dpcgan fashion 3.55 243.80 0.50 0.46
+        dpmerf mnist 2.91 247.53 0.63 0.63
+        dpmerf fashion 2.32 267.78 0.56 0.62
+        dpmerf_ae mnist 3.06 161.11 0.54 0.68
+        dpmerf_ae fashion 3.68 213.59 0.56 0.62"""),
+    *_quotes(SOK, 10.0, (CNN,), """
+        gpate mnist 0.420
+        datalens mnist 0.539"""),
+    *_quotes(BENCH, 1.0, (CNN,), """
+        gswgan mnist 0.724
+        gswgan fashion 0.527
+        gswgan gender-s 0.614
+        dpgan mnist 0.924
+        dpgan fashion 0.718
+        dpgan gender-s 0.779
+        dpmerf mnist 0.803
+        dpmerf fashion 0.622
+        dpmerf gender-s 0.810"""),
+    *_quotes(BENCH, 10.0, (CNN, FID), """
+        gswgan mnist 0.753 47.7
+        gswgan fashion 0.567 97.2
+        gswgan gender-s 0.615 290.0
+        dpgan mnist 0.927 30.3
+        dpgan fashion 0.703 76.9
+        dpgan gender-s 0.892 31.7
+        dpmerf mnist 0.813 106.3
+        dpmerf fashion 0.622 106.4
+        dpmerf gender-s 0.812 147.9"""),
+    *_quotes(DATALENS, 1.0, (CNN,), """
+        gswgan mnist 0.1432
+        gswgan fashion 0.1661"""),
+    *_quotes(DATALENS, 10.0, (CNN,), """
+        gswgan mnist 0.8075
+        gswgan fashion 0.6579"""),
+    *_quotes(DATALENS_IS, 10.0, (SCORE, FID), """
+        gswgan mnist 8.59 58.77
+        gswgan fashion 5.87 135.47"""),
+)
+
+
+def quotes_of(system: str, data: str, epsilon: float, metric: str) -> list[Quote]:
+    """Return what others report of one system, data set, epsilon and metric."""
+    return [quote for quote in QUOTES if (
+        quote.system, quote.data, quote.epsilon, quote.metric) == (system, data, epsilon, metric)]
+
+
+# The runs with the settings of the papers, system by system, from the results alone.
+
+SYSTEMS = {
+    "gpate": "G-PATE", "datalens": "DataLens", "topagg_sgd": "TopAgg-SGD (DataLens, appendix A)",
+    "gswgan": "GS-WGAN", "gswgan federated": "GS-WGAN, federated", "dpac": "DP-GAN-DPAC",
+    "dpgan": "DP-GAN, a baseline", "pategan": "PATE-GAN, a baseline",
+    "dpcgan": "DP-CGAN, a baseline", "dpmerf": "DP-MERF, a baseline",
+    "fedavg_gan": "Fed-Avg GAN, a baseline"}
+"""The systems of the papers, and the baselines of which papers or codes print settings."""
+
+
+def is_sweep(row: Row) -> bool:
+    """Return whether a row compares several settings."""
+    return isinstance(row.work, Command) and row.work.module == "sweep"
+
+
+def runs(system: str) -> Iterator[Row]:
+    """Yield the rows that train a system with the settings of a paper or its authors' code.
+
+    Rows of one and the same training are one: that of the system's own paper, by accuracy, where
+    there is one. Presets of this library, rows that change a field, readings of a run and timed
+    steps are none of them.
+    """
+    def foreign(row: Row) -> tuple[bool, bool]:
+        return not row.name.startswith(f"{system.split()[0]}:"), CNN not in row.paper
+
+    found: dict[str, Row] = {}
+    for row in sorted(ROWS.values(), key=foreign):
+        chosen = preset_of(row.work)
+        if chosen is None or getattr(row.work, "fields", None) or (
+                getattr(row.work, "module", "") in ("topagg_bound", "steps", "aggregation")):
+            continue
+        method, name = chosen
+        preset = presets.get(method, name)[1]
+        federated = " federated" * bool(method == "gswgan" and preset.config.federated)
+        if method + federated == system and not preset.source.startswith("this library"):
+            found.setdefault(str(row.work.result()), row)
+    yield from found.values()
+
+
+def done(row: Row) -> str:
+    """Return what came out of a row that has run, beside its paper, in a cell of a table."""
+    epsilon, steps, _ = spent(row)
+    at = f" at epsilon {epsilon}" if epsilon else ""
+    at += f" after {steps} steps" if "stopped" in steps else ""
+    at += f", {BEFORE}" if changes(row) else ""
+    printed = cell_text(dict(row.paper))
+    return (f"`{row.name}`: {cell_text(here(row)) or 'measured'}{at}"
+            f"{f' (the paper: {printed})' if printed else ''}")
+
+
+def runs_table() -> str:
+    """Return the table of all systems, in Markdown."""
+    lines = ["| system | trainings, as published | run | sweeps | run | which have run |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for system, title in SYSTEMS.items():
+        each = list(runs(system))
+        kinds = [[row for row in each if is_sweep(row) == sweeps] for sweeps in (False, True)]
+        counts = [cell for kind in kinds for cell in (
+            len(kind), sum(row.measured() and not unswept(row) for row in kind))]
+        found = ", ".join(f"`{row.name}`" for row in each if row.measured()) or "none yet"
+        lines.append(" | ".join(("| " + title, *map(str, counts), found)) + " |")
+    return "\n".join(lines)
+
+
+def run_sentence(system: str) -> str:
+    """Return in words how many of a system's trainings, as published, have run, and which."""
+    each = [row for row in runs(system) if not is_sweep(row)]
+    measured = [row for row in each if row.measured()]
+    found = "; ".join(map(done, measured))
+    return (f"{len(measured) or 'none'} of its {len(each)} trainings in the papers' tables "
+            f"{'have' if len(measured) > 1 else 'has'} been run{': ' * bool(measured)}{found}")
+
+
+# Rows whose results are of another configuration than that of their preset today.
+#
+# Results of rows that this runner trains have a digest of the configuration in their names, so that
+# they are never those of an earlier one. Those of other benchmarks have the configuration in the
+# results, and their names stay; of what has none there, as the times of `benchmarks.steps`, nothing
+# is known.
+
+Pair = tuple[Mapping[str, Any], Any]
+"""A configuration as the results have it, and today's."""
+BEFORE = "measured before its preset changed"
+
+
+def changed(ran: Mapping[str, Any], config: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the fields that are not as they ran; those that came later ran with their defaults.
+
+    Returns:
+      {field: (as it ran, today's)}; noise and steps that today's leaves to the budget are equal.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for field in dataclasses.fields(config):
+        now = getattr(config, field.name)
+        if field.name not in ran:
+            default = (field.default if field.default is not dataclasses.MISSING else
+                       field.default_factory() if field.default_factory is not dataclasses.MISSING
+                       else None)
+            found |= {field.name: ("the default", now)} if now != default else {}
+        elif dataclasses.is_dataclass(now) and isinstance(ran[field.name], dict):
+            inner = changed(ran[field.name], now)
+            found |= {f"{field.name}.{name}": both for name, both in inner.items()}
+        elif now is not None and to_json(now) != ran[field.name]:  # None: found from the budget
+            found[field.name] = (ran[field.name], now)
+    return found
+
+
+def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
+    """Yield those of a sweep's cells."""
+    known = {cell.label: cell for cell in SWEEPS[name].cells} if name in SWEEPS else {}
+    for entry in record["rows"]:
+        if "config" in entry and entry["label"] in known:
+            yield entry["config"], cells.job(SWEEPS[name], known[entry["label"]]).args.config
+
+
+def _of_norms(argv: tuple[str, ...], record: Mapping[str, Any]) -> Iterator[Pair]:
+    """Yield those of the systems of a study of norms."""
+    args = norms.arguments(list(argv))
+    wanted = {"steps": args.steps, "critics": args.critics, "warm_steps": args.warm_steps}
+    for title, variant in record["variants"].items():
+        if "config" not in variant["settings"]:
+            continue
+        system, fields = norms.SYSTEMS[title.rpartition(", ")[0]]
+        config = presets.get(system, getattr(args, system))[1].config
+        yield variant["settings"]["config"], dataclasses.replace(config, **fields, **{
+            key: value for key, value in wanted.items()
+            if value is not None and hasattr(config, key)})
+
+
+def configurations(row: Row) -> Iterator[Pair]:
+    """Yield each configuration in the results of a row, beside that of its command today."""
+    record, work = row.results() or {}, row.work
+    module = work.module if isinstance(work, Command) else ""
+    if isinstance(work, Training):
+        if "run" in record:
+            yield record["run"]["config"], work.request()[0]
+    elif isinstance(work, Command) and module == "sweep":
+        yield from _of_sweep(work.argv[0], record)
+    elif isinstance(work, Command) and module == "norms":
+        yield from _of_norms(work.argv, record)
+    elif isinstance(work, Command) and module == "topagg_bound" and "config" in record:
+        yield record["config"], train.parse("datalens", list(work.argv)).config
+    elif named := preset_of(work):
+        config = presets.get(*named)[1].config
+        if module == "aggregation" and "teachers" in record:
+            yield {**to_json(config), "teachers": record["teachers"], "batch": record["samples"],
+                   "bins": record["bins"], "projection": record["projections"]}, config
+        elif module == "table_presets" and "preset" in record:
+            yield record["preset"]["config"], config
+        elif "run" in record:
+            yield record["run"]["config"], config
+
+
+def changes(row: Row) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of a row's presets that have changed since it was measured.
+
+    Returns:
+      As `changed`; nothing for a row that is not measured, or whose name has a digest.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    if isinstance(row.work, Command) and row.measured():
+        for ran, now in configurations(row):
+            found |= changed(ran, now)
+    return found
+
+
+def stale_sentence() -> str:
+    """Return the rows that were measured before their presets changed, in words."""
+    rows = {row.name: changes(row) for row in ROWS.values()}
+    named = "; ".join(f"`{name}` ({', '.join(fields)})" for name, fields in rows.items() if fields)
+    known = (f"These were {BEFORE}, in the fields named: {named}." if named else
+             "All results that name a configuration name the one that their preset has today.")
+    silent = {path.name for row in ROWS.values() if row.measured()
+              and (path := row.work.result()) and not any(configurations(row))}
+    files = ", ".join(f"`{name}`" for name in sorted(silent))
+    return f"{known} Nothing is known of {files}, which name none." if silent else known
+
 
 OURS = {f"as_systems.{CNN}": "CNN", f"as_systems.{MLP}": "MLP"}
 """The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
@@ -74,7 +450,7 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
 
 
 def swept(record: dict[str, Any]) -> dict[str, str]:
-    """Return the values of a sweep's cells, under the names of `sweeps.printed`."""
+    """Return the values of a sweep's cells, under the names of `trainings.sweep_printed`."""
     cells = {}
     for entry in record["rows"]:
         if "error" in entry:
@@ -94,7 +470,7 @@ def unswept(row: Row) -> list[str]:
     return [cell.label for cell in sweep.cells if cell.label not in done]
 
 
-def norms(record: dict[str, Any]) -> dict[str, str]:
+def norms_cells(record: dict[str, Any]) -> dict[str, str]:
     """Return what a study of gradient norms found in the last step of each of its systems."""
     found = {}
     for title, variant in record["variants"].items():
@@ -116,7 +492,7 @@ def here(row: Row) -> dict[str, str]:
     if isinstance(row.work, Command) and row.work.module == "sweep":
         return swept(record)
     if isinstance(row.work, Command) and row.work.module == "norms":
-        return norms(record)
+        return norms_cells(record)
     wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
     by_all = record.get("evaluation", {}).get("gen2real", {}).keys() >= {*utility.ALL_CLASSIFIERS}
     values = {metric: leaf(record, metric) for metric in wanted
@@ -142,7 +518,7 @@ def others(row: Row) -> str:
     epsilon = presets.get(work.method, work.preset)[1].epsilon if epsilon is None else epsilon
     by_source: dict[str, list[str]] = {}
     for metric in row.paper:
-        for quote in quoted.of(work.method, work.data, epsilon, metric):
+        for quote in quotes_of(work.method, work.data, epsilon, metric):
             by_source.setdefault(quote.source, []).append(f"{short(quote.metric)} {quote.value}")
     return "; ".join(f"{', '.join(found)} ({source})" for source, found in by_source.items())
 
@@ -173,7 +549,7 @@ def device(row: Row) -> str:
 
 def memory(name: str) -> str:
     """Return the memory that the row of a name needs, in words."""
-    return needs.text(ROWS[name])
+    return memory_text(ROWS[name])
 
 
 def hours_text(seconds: float) -> str:
@@ -207,7 +583,7 @@ def line(row: Row) -> tuple[str, ...]:
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)
     return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *apart, epsilon, steps,
-            needs.text(row), hours, link, noted(row))
+            memory_text(row), hours, link, noted(row))
 
 
 def with_variants(rows: Iterable[Row]) -> Iterator[Row]:

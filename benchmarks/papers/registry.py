@@ -13,17 +13,7 @@ ROWS = {row.name: row for module in (gpate, datalens, gswgan, dpac) for row in m
 
 
 def find(name: str) -> Row:
-    """Return the row of a name, with its variant.
-
-    Args:
-      name: ROW or ROW+VARIANT.
-
-    Returns:
-      The row.
-
-    Raises:
-      UserError: There is none.
-    """
+    """Return the row of a name, with its variant."""
     base, _, variant = name.partition("+")
     if base not in ROWS:
         raise UserError(f"unknown row {base!r}{nearest(base, list(ROWS))}; list them with "

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import common, images
-from benchmarks.image_evaluation import Protocol, likeness, usefulness
-from benchmarks.papers import needs
-from benchmarks.papers.rows import Command, Nothing, Row, Training
-from benchmarks.papers.sources import SOURCES
+from benchmarks.images import Protocol, likeness, usefulness
+from benchmarks.papers import page
+from benchmarks.papers.rows import SOURCES, Command, Nothing, Row, Training
 from dpgen_jax import presets
 from dpgen_jax.core import cli, run_folder
 from dpgen_jax.core.config import Runtime, to_json
@@ -41,9 +40,6 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
       state: Where the state of teachers and critics lies, as `train --state` takes it.
       as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
         training does not go on.
-
-    Returns:
-      The file of its results.
 
     Raises:
       UserError: There is nothing to run, its data are absent, or what it runs fails.
@@ -93,7 +89,7 @@ def _training(row: Row, work: Training, folder: Path, weights: Path | None, stat
     else:
         release = images.train(lifecycle.Request(
             work.method, work.preset, config, budget,
-            Runtime(moments=needs.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
+            Runtime(moments=page.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
             folder, accept_uncovered=True), dataset)
     # Other tables have the same training: what was measured for them stays in its results.
     papers, ours = (each.with_measured(parts) for each in (PAPERS[work.protocol], OURS))

@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks import common, training
-from benchmarks.sweep import cells, figure, jobs
-from benchmarks.sweep import metrics as sweep_metrics
-from benchmarks.sweep.cells import Cell, Sweep
-from benchmarks.sweep.jobs import Job
+from benchmarks.sweep import cells, figure
+from benchmarks.sweep import cells as sweep_metrics
+from benchmarks.sweep.cells import Cell, Job, Sweep
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods
 from dpgen_jax.core import cli, run_folder
@@ -145,9 +144,6 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
       names: The metrics.
       number: The number of the run.
       first: Whether real records are measured too, for comparison; they are the same in all runs.
-
-    Returns:
-      The row of the run, and metrics.json.
     """
     run = args.out / one.folder / str(number)
     trained(one, run, args.state)
@@ -172,7 +168,7 @@ def row(args: argparse.Namespace, one: Job, names: list[str], first: bool) -> di
         runs, documents = zip(*(measured(args, one, names, number, first and not number)
                                 for number in range(args.runs)), strict=True)
     except BudgetExceeded as error:
-        return result | {"error": jobs.refusal(one) or str(error)}
+        return result | {"error": cells.refusal(one) or str(error)}
     document, run = documents[0], args.out / one.folder / "0"
     return result | {
         "config": read_json(run / "config.json")["config"], "dataset": document["dataset"],
@@ -195,7 +191,7 @@ def record_path(args: argparse.Namespace) -> Path:
 def plan(each: list[Job]) -> None:
     """Print what each cell will take."""
     for one in each:
-        cost = jobs.refusal(one)
+        cost = cells.refusal(one)
         if not cost:
             config = one.planned()
             cost = f"{config.steps:,} steps, sigma {config.sigma:g}"
@@ -211,7 +207,7 @@ def main(argv: list[str]) -> None:
     if args.runs < 1:
         raise UserError(f"--runs is {args.runs}; give 1 or more")
     sweep = selected(args)
-    each = [jobs.job(sweep, cell) for cell in sweep.cells]
+    each = [cells.job(sweep, cell) for cell in sweep.cells]
     names = sweep_metrics.names(args, sweep, each[0].method, each[0].args.preset)
     if args.plan:
         return plan(each)

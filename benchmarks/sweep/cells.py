@@ -2,9 +2,223 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.systems import CLASSIFIERS as RELEASED_CLASSIFIERS
+from dpgen_jax import methods, presets, train
+from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
+from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
+from dpgen_jax.core.types import TableSpec
+from dpgen_jax.evaluation import tables, utility
+from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.flags import Train
+
+# Cells of a sweep as the commands of a user understand them.
+
+DATA_FIELDS = ("dataset", *(field.name for field in dataclasses.fields(DataOptions)))
+SPEED = ("runtime", "monitor", "out", "resume")
+"""Parts of the training's flags that do not decide what a run means."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A cell as the training understands it.
+
+    Attributes:
+      cell: The cell.
+      method: Its method.
+      words: Its flags of the training.
+      data_words: Those of them that the evaluation needs too.
+      args: The flags, parsed.
+    """
+
+    cell: Cell
+    method: str
+    words: tuple[str, ...]
+    data_words: tuple[str, ...]
+    args: Train[Any]
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of its runs."""
+        means = {field.name: getattr(self.args, field.name)
+                 for field in dataclasses.fields(self.args) if field.name not in SPEED}
+        return f"{self.method}-{self.args.preset}-{digest({'method': self.method, **means})[:12]}"
+
+    def planned(self) -> Any:
+        """Return the configuration with noise and steps, for the data that the preset is for."""
+        preset, args = presets.get(self.method, self.args.preset)[1], self.args
+        return complete(self.method, with_records(args.config, preset.records), preset.spec,
+                        Budget(args.epsilon, args.delta, args.class_epsilon))
+
+
+def job(sweep: Sweep, cell: Cell) -> Job:
+    """Parse a cell as the training parses its flags.
+
+    Returns:
+      The job; what only the sweep's method has is left out where the cell is of another.
+
+    Raises:
+      UserError: There is no such method, preset or field, or no such value of it.
+    """
+    settings = {**sweep.settings, **cell.settings}
+    method = settings.pop("method", sweep.method)
+    foreign = _fields(sweep.method) - _fields(method)
+    settings = {field: text for field, text in settings.items()
+                if field.partition(".")[0] not in foreign}
+    words = flags(settings)
+    shared = flags({field: settings[field] for field in settings if field in DATA_FIELDS})
+    try:
+        return Job(cell, method, tuple(words), tuple(shared), train.parse(method, words))
+    except UserError as error:
+        raise UserError(f"cell {cell.label or method!r}: {error}") from error
+
+
+def _fields(method: str) -> set[str]:
+    return {field.name for field in dataclasses.fields(methods.get(method).Config)}
+
+
+def flags(settings: Mapping[str, str]) -> list[str]:
+    """Return settings as flags of a command.
+
+    Args:
+      settings: {field: value}, such as {"generator.latent": "10", "renewed": "false"}.
+    """
+    words: list[str] = []
+    for field, text in settings.items():
+        path, _, last = field.replace("_", "-").rpartition(".")
+        start = f"--{path}." if path else "--"
+        parts = text.split()
+        if text.lower() in ("true", "false"):
+            words.append(f"{start}{'no-' if text.lower() == 'false' else ''}{last}")
+        elif len(parts) > 1:
+            words += [start + last, *parts]
+        else:
+            words.append(f"{start}{last}={text}")
+    return words
+
+
+def refusal(one: Job) -> str:
+    """Return why the budget does not allow a cell; empty where the preset's data would."""
+    try:
+        one.planned()
+    except BudgetExceeded as error:
+        return str(error)
+    return ""
+
+
+# Metrics that `benchmarks.sweep` compares: names in metrics.json of an evaluation.
+
+FID = "fidelity.fid"
+SCORES = {"gen2real": ("accuracy", "validation_accuracy", "calibrated_accuracy"),
+          "real2gen": ("accuracy",), "real2real": ("accuracy",)}
+IMAGES = (*(f"{task}.{name}.{score}" for task, scores in SCORES.items()
+            for name in utility.ALL_CLASSIFIERS for score in scores),
+          *(f"average.{task}.{score}" for task, scores in SCORES.items() for score in scores
+            if score != "validation_accuracy"),
+          *(f"fidelity.{score}" for score in ("inception_score", "fid_features", "precision",
+                                              "recall", "density", "coverage", "fid")))
+TABLES = tuple(f"{task}.{name}.{score}" for task in utility.TASKS
+               for name in tables.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
+OPEN = ("membership", "fidelity", "average")
+"""Parts whose names depend on the data: of tables, and of attacks."""
+
+
+def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> list[str]:
+    """Return the metrics of a sweep: those of the command line, of the sweep, or the usual one.
+
+    Returns:
+      The names; without Inception's weights a published sweep is measured without its FID.
+
+    Raises:
+      UserError: There is no such metric, or its weights are missing.
+    """
+    if method in RELEASED_CLASSIFIERS:
+        known: tuple[str, ...] = ("accuracy",)
+        usual, is_open = "accuracy", ()
+    elif isinstance(presets.get(method, preset)[1].spec, TableSpec):
+        known, usual, is_open = TABLES, "gen2real.lr.auroc", OPEN
+    else:
+        known, usual, is_open = IMAGES, "gen2real.cnn.accuracy", OPEN[:1]
+    for name in args.metric:
+        if name not in known and name.partition(".")[0] not in is_open:
+            raise UserError(f"unknown metric {name!r}{nearest(name, known)}; such are: "
+                            f"{', '.join(known[:4])}")
+    if FID in args.metric and args.inception_weights is None:
+        raise UserError(f"{FID} needs --inception-weights FILE (see "
+                        "dpgen_jax/evaluation/inception.py); fidelity.fid_features needs none")
+    if args.metric:
+        return list(dict.fromkeys(args.metric))
+    chosen = [name for name in sweep.metrics if name != FID or args.inception_weights]
+    return chosen or [usual]
+
+
+def words(args: argparse.Namespace, method: str, chosen: Sequence[str], first: bool) -> list[str]:
+    """Return the flags of the evaluation that measures these metrics.
+
+    Args:
+      args: The command line of the sweep.
+      method: The method.
+      chosen: The metrics.
+      first: Whether classifiers are also trained on real records.
+    """
+    if method in RELEASED_CLASSIFIERS:
+        return []
+    paths = [name.split(".") for name in chosen]
+    parts = {path[1] if path[0] == "average" else path[0] for path in paths}
+    if any(path[-1] == "calibrated_accuracy" for path in paths) or (
+            first and parts & {"gen2real"}):
+        parts.add("real2real")
+    classifiers = dict.fromkeys(path[1] for path in paths if path[0] in utility.TASKS)
+    result = ["--metrics", *(part for part in METRICS if part in parts)]
+    if classifiers and not any(path[0] == "average" for path in paths):
+        result += ["--classifiers", *classifiers]
+    result += ["--seeds", str(args.seeds), *([] if args.full else ["--fast"])]
+    if args.samples is not None:
+        result += ["--samples", str(args.samples)]
+    if FID in chosen:
+        result += ["--inception-weights", str(args.inception_weights)]
+    return result
+
+
+def leaf(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a metric of one run over the seeds of its evaluation."""
+    try:
+        value = functools.reduce(lambda part, key: part[key], name.split("."), document)
+    except (KeyError, TypeError):
+        raise UserError(f"the evaluation has no metric {name!r}; its parts are: "
+                        f"{', '.join(document)}") from None
+    if isinstance(value, dict) and "mean" in value:
+        return {key: value[key] for key in ("mean", "std", "values") if key in value}
+    if isinstance(value, int | float):
+        return summary([float(value)])
+    raise UserError(f"the metric {name!r} is no number but has parts: {', '.join(value)}")
+
+
+def over_runs(leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a metric over the training runs; of a single run, over its evaluation's seeds."""
+    return leaves[0] if len(leaves) == 1 else summary([each["mean"] for each in leaves])
+
+
+def real(document: dict[str, Any], chosen: Sequence[str]) -> dict[str, float]:
+    """Return what real records get in place of synthetic ones, for those metrics that have it."""
+    result = {}
+    for name in chosen:
+        head, *rest = name.split(".")
+        if head == "fidelity" and document["fidelity"][rest[0]].get("floor") is not None:
+            result[name] = document["fidelity"][rest[0]]["floor"]
+        if head == "gen2real" and rest[0] in document.get("real2real", {}):
+            scores = document["real2real"][rest[0]]
+            if rest[-1] in scores:
+                result[name] = scores[rest[-1]]["mean"]
+    return result
+
 
 VARIANT = "variant"
 CNN = "gen2real.cnn.accuracy"
@@ -82,9 +296,6 @@ class Sweep:
         Args:
           field: A field of the method's configuration, or any other flag of the training.
           values: Its values; a single one is the same in all cells, and no part of their names.
-
-        Returns:
-          The sweep, without cells that have become equal.
         """
         is_special = not all(field in cell.settings for cell in self.cells)
         cells: dict[tuple[tuple[str, str], ...], Cell] = {}
@@ -103,9 +314,6 @@ def variants(rows: Mapping[str, Mapping[str, str]],
     Args:
       rows: Settings that change together, by name.
       printed: By metric, what the paper prints for each.
-
-    Returns:
-      The cells.
     """
     return tuple(Cell({VARIANT: name}, settings,
                       {metric: values[i] for metric, values in (printed or {}).items()})
@@ -120,9 +328,6 @@ def along(field: str, values: str, printed: str = "", **together: str) -> tuple[
       values: Its values, with spaces between them.
       printed: What the paper prints for each, a CNN's accuracy, with spaces between them.
       **together: Fields that change with it, each with as many values.
-
-    Returns:
-      The cells.
     """
     numbers = [float(text) for text in printed.split()]
     rows = [dict(zip((field, *together), row, strict=True)) for row in zip(
@@ -137,8 +342,5 @@ def digits(name: str, preset: str) -> dict[str, str]:
     Args:
       name: A name of `DIGITS`.
       preset: The preset, with {} in place of that name.
-
-    Returns:
-      {"preset", "dataset"}.
     """
     return {"preset": preset.format(name), "dataset": DIGITS[name]}

@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks import common
 from benchmarks.tables import cells, data, methods
 from benchmarks.tables.cells import Cell, Places
-from benchmarks.tables.peer_list import PEERS
+from benchmarks.tables.methods import PEERS
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,76 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from benchmarks.tables import data, environments, measures
-from benchmarks.tables.methods import UNPAID, Method
-from benchmarks.tables.process import Failed, Spent, timed
+from benchmarks.tables import data, methods
+from benchmarks.tables.methods import UNPAID, Failed, Method, Spent, timed
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.evaluation.marginals import Rows
+from dpgen_jax.evaluation import marginals, prediction
+from dpgen_jax.evaluation.marginals import Rows, query_error
 from dpgen_jax.evaluation.scores import summary
+
+# Measures of synthetic rows: the use of classifiers, and the distance of column pairs.
+#
+# All of it reads real rows, and none of it is covered by an epsilon: it belongs to public tables.
+
+MOST_ROWS = 10_000
+"""The most rows, synthetic or real, that a classifier learns from."""
+RARE = 0.01
+"""The share of a class below which `MOST_ROWS` rows hold too few of it to learn from: of frauds
+that are 0.17 % they hold 17, and gradient boosting on real rows is then no better than chance."""
+CLASSIFIERS = tuple(prediction.COMMON)
+"""Logistic regression, a random forest and gradient boosting."""
+ABOUT = ("AUROC of logistic regression, a forest with 5 rows a leaf and gradient boosting of "
+         "histograms; mean total variation distance of pairs of columns, 20 bins of a number")
+"""The description of the scores: results of other measures are measured anew."""
+FURTHER = ("F1, the mean over classes and these classifiers; mean error of random queries of three "
+           "columns")
+"""The description of scores that were added later: runs that lack them are kept, and stay so."""
+
+
+def with_rare_class(y: np.ndarray) -> bool:
+    """Return whether a class of a table is rare, and all rows of it are to be learned from."""
+    return bool(np.bincount(y).min() < RARE * len(y))
+
+
+def learned(rows: Rows, seed: int) -> Rows:
+    """Return what a classifier learns from: at most `MOST_ROWS`, all of rare classes among them.
+
+    What it predicts is judged by ranks (AUROC), which the shares of the classes do not move.
+    """
+    x, y = rows
+    if len(y) <= MOST_ROWS:
+        return rows
+    order = np.random.default_rng(seed).permutation(len(y))
+    is_common = np.bincount(y)[y[order]] >= RARE * len(y)
+    chosen = order[np.argsort(is_common, kind="stable")][:MOST_ROWS]
+    return x[chosen], y[chosen]
+
+
+def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, float]:
+    """Measure rows.
+
+    Args:
+      rows: The rows, encoded; classifiers learn from what `learned` chooses.
+      test: Held-out real rows.
+      spec: The schema.
+      seed: Of the classifiers, and of that choice.
+
+    Returns:
+      The AUROC of each classifier on the test rows (of more than two classes the mean over them);
+      `pairs`, the mean total variation distance of pairs of columns from the test rows; `f1`, the
+      mean F1 of the classifiers; and `queries`, the error of random queries.
+    """
+    tables = marginals.cells(spec, rows), marginals.cells(spec, test), marginals.columns(spec)
+    chosen = learned(rows, seed)
+    scores = {name: prediction.score(name, chosen, test, spec.classes, seed)
+              for name in CLASSIFIERS}
+    return {name: score.auroc for name, score in scores.items()} | {
+        "pairs": marginals.two_way_tvd(*tables),
+        "f1": statistics.fmean(score.f1 for score in scores.values()),
+        "queries": query_error(*tables)}
+
 
 PROGRAMS = Path(__file__).parent / "peers"
 DELTA = 1e-5
@@ -99,16 +163,16 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
 
 def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
     assert dataset.x_test is not None and dataset.y_test is not None
-    return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
+    return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
 
 
 def wanted(dataset: Dataset) -> int:
-    """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`.
+    """Return the number of synthetic rows: as many as there are, at most `MOST_ROWS`.
 
     Where a class is rare there is no such limit, so that there are some of it to learn from.
     """
     rows = len(dataset.y_train)
-    return rows if measures.with_rare_class(dataset.y_train) else min(rows, measures.MOST_ROWS)
+    return rows if with_rare_class(dataset.y_train) else min(rows, MOST_ROWS)
 
 
 def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
@@ -142,7 +206,7 @@ def _peer(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
     job = {"epsilon": cell.epsilon, "delta": delta(dataset), "n": wanted(dataset), "seed": index,
            "label": dataset.spec.label.name, **peer.options}
     (folder / "job.json").write_text(json.dumps(job))
-    spent = timed([str(environments.python(peer)), str(PROGRAMS / f"{peer.program}.py"),
+    spent = timed([str(methods.python(peer)), str(PROGRAMS / f"{peer.program}.py"),
                    str(folder)], folder / "peer.log", places.limit,
                   {"PYTHONPATH": "", "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"})
     report = folder / "report.json"
@@ -155,11 +219,11 @@ def about(cell: Cell) -> dict[str, Any]:
     facts = {"table": cell.table, "about": data.SOURCES[cell.table].about, "part": cell.part,
              "rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
              "columns": len(dataset.spec.columns), "classes": dataset.spec.classes,
-             "method": cell.method.name, "measures": measures.ABOUT,
-             "further_measures": measures.FURTHER}
-    if measures.with_rare_class(dataset.y_train):
+             "method": cell.method.name, "measures": ABOUT,
+             "further_measures": FURTHER}
+    if with_rare_class(dataset.y_train):
         facts["learned_from"] = (f"of as many rows as the training rows, all of classes below "
-                                 f"{measures.RARE:.0%} and at most {measures.MOST_ROWS:,} in all")
+                                 f"{RARE:.0%} and at most {MOST_ROWS:,} in all")
     if cell.method.name == "real":
         return facts
     facts |= {"epsilon": cell.epsilon, "delta": delta(dataset)}
@@ -180,7 +244,7 @@ def known(cell: Cell, places: Places) -> dict[str, Any]:
     facts = json.loads(json.dumps(about(cell)))
     before = {name: value for name, value in results.items() if name not in ("runs", "scores")}
     # Runs that were made before a measure was added lack it, and are what they were.
-    return results if {"further_measures": measures.FURTHER} | before == facts else {"runs": []}
+    return results if {"further_measures": FURTHER} | before == facts else {"runs": []}
 
 
 def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[str, Any]) -> Path:
@@ -191,9 +255,6 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
       runs: What `run` returned, so far.
       places: The folders.
       where: The machine, as it was before the first run.
-
-    Returns:
-      The file.
     """
     scores = [made["scores"] for made in runs if "scores" in made]
     merged = {name: summary([score[name] for score in scores if name in score])
@@ -203,5 +264,5 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
     rec = common.record("tables", flags, range(len(runs)),
                         about(cell) | {"scores": merged, "runs": runs}, where)
     if cell.method.peer and scores:
-        rec["versions"] |= environments.versions(cell.method.peer)
+        rec["versions"] |= methods.versions(cell.method.peer)
     return common.write(rec, places.results / f"{cell.name}.json")

@@ -8,15 +8,73 @@ on the table below depends on public numbers alone: its rows and the width of it
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import shlex
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.data.base import Dataset
 
-Flags = Callable[[Dataset], list[str]]
-UNPAID = "the number of rows"
-"""The fact that a method of this library takes for public, beside the schema."""
+# Processes that are timed and bounded: a row's own training, in this library or in a peer.
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """The time and memory that a process took.
+
+    Attributes:
+      wall_seconds: From its start to its end, imports and compilation included.
+      cpu_seconds: Of all its threads and children: what is compared, as it hardly depends on what
+        else the machine does.
+      peak_bytes: The most memory that it held.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+    def plus(self, other: Spent) -> Spent:
+        """Return what two processes took, one after the other."""
+        return Spent(self.wall_seconds + other.wall_seconds, self.cpu_seconds + other.cpu_seconds,
+                     max(self.peak_bytes, other.peak_bytes))
+
+
+class Failed(Exception):
+    """A process failed; the text is one line that says why."""
+
+
+def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] | None = None
+          ) -> Spent:
+    """Run a command to its end."""
+    import resource  # which POSIX alone has: rows are made elsewhere too, and not run
+
+    started = time.perf_counter()
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 10)))
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            raise
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+    cpu = usage.ru_utime + usage.ru_stime
+    if code:
+        stopped = cpu >= limit or code == -signal.SIGXCPU
+        raise Failed(f"more than {limit:,} CPU seconds" if stopped else last_line(log, code))
+    return Spent(time.perf_counter() - started, cpu, usage.ru_maxrss * 1024)
+
+
+def last_line(log: Path, code: int) -> str:
+    """Return the last line of a log that says something, or the exit code."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return (lines or [f"ended with exit code {code}"])[-1][:300]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +103,109 @@ class Peer:
     def environment(self) -> str:
         """The name of its environment's folder."""
         return self.requirements[0].replace("==", "-")
+
+
+# The peers: what is installed for each, what its epsilon is for, and what it does not pay for.
+
+ADDED = "add or remove one row"
+MST = "mbi is the estimator; the mechanism MST is this benchmark's own"
+_MBI = ("mbi==2.0.0", "pandas", "networkx", "scipy")
+_DPMM = Peer(("dpmm==0.1.9",), "with_dpmm", {}, ADDED,
+             "whether a column has nulls, and whether it has one value alone")
+# Its dependencies by name, without opacus and torch, gigabytes that MST and AIM do not use.
+_SMARTNOISE = Peer(
+    ("smartnoise-synth==1.0.8", "smartnoise-sql==1.0.10", "antlr4-python3-runtime==4.9.3",
+     "opendp>=0.14.1,<0.15", "deprecated", "wrapt", "pandas>=2.0.1,<3", "graphviz", "sqlalchemy",
+     "greenlet", "typing-extensions", "pyyaml", "faker", "tzdata", "python-dateutil", "six", "pytz",
+     "disjoint-set>=0.9,<0.10", "mbi>=1.1,<2", "attrs", "numpy", "scipy", "networkx", "jax",
+     "jaxlib", "ml-dtypes", "opt-einsum", "chex", "toolz", "absl-py", "optax"),
+    "with_smartnoise", {}, ADDED, "the number of rows, exactly",
+    pip=("--no-deps", "--no-binary=antlr4-python3-runtime"))
+
+
+def _also(peer: Peer, note: str = "", **options: str) -> Peer:
+    return Peer(peer.requirements, peer.program, options, peer.relation, peer.reads, note, peer.pip)
+
+
+PEERS: dict[str, Peer] = {
+    "dpmm-mst": _also(_DPMM, pipeline="MSTPipeline"),
+    "dpmm-aim": _also(_DPMM, pipeline="AIMPipeline"),
+    "dpmm-privbayes": _also(_DPMM, pipeline="PrivBayesPipeline"),
+    "mbi-mst": Peer(_MBI, "with_mbi", {"squared_sensitivity": 1}, ADDED, "nothing", MST),
+    "mbi-mst-replaced": Peer(_MBI, "with_mbi", {"squared_sensitivity": 2}, "replace-one", "nothing",
+                             MST),
+    "smartnoise-mst": _also(_SMARTNOISE, synthesizer="mst"),
+    "smartnoise-aim": _also(_SMARTNOISE, synthesizer="aim"),
+    "datasynthesizer": Peer(
+        ("DataSynthesizer==0.1.13",), "with_datasynthesizer", {"parents": 2}, ADDED,
+        "which values there are, the share of nulls", "two parents a column"),
+}
+"""Name -> the peer."""
+UNTRIED = {
+    "smartnoise-synth 1.0.8: DPCTGAN, PATECTGAN, DPGAN, PATEGAN":
+        "need opacus and torch, gigabytes that were not fetched",
+    "synthcity 0.2.12": "needs torch below 2.3, and packages that come as source alone",
+    "dpart 0.1.2": "pins NumPy 1.22.3, which has no wheel for the Python here",
+}
+"""Peers that have no program here -> why."""
+
+
+# Environments of peers: each has a folder in a cache, and nothing of them is a dependency here.
+
+def cache() -> Path:
+    """Return the folder of all environments, which the variable DPGEN_PEERS may name."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpgen_jax" / "peers"
+    return Path(os.environ.get("DPGEN_PEERS") or default).expanduser()
+
+
+def python(peer: Peer) -> Path:
+    """Return the interpreter of a peer's environment, which is made where it is not there.
+
+    What could not be installed is not tried again until its requirements change, or its folder is
+    removed.
+
+    Raises:
+      Failed: The packages could not be installed; pip.log in the folder says more.
+    """
+    folder = cache() / peer.environment
+    state, venv = folder / "state.json", folder / "venv"
+    wanted = [*peer.requirements, *peer.pip]
+    known = json.loads(state.read_text()) if state.exists() else {}
+    if known.get("wanted") != wanted:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = {"wanted": wanted, "error": _install(venv, folder / "pip.log", wanted)}
+        state.write_text(json.dumps(known))
+    if known["error"]:
+        raise Failed(f"cannot be installed: {known['error']}")
+    return venv / "bin" / "python"
+
+
+def _install(venv: Path, log: Path, wanted: list[str]) -> str | None:
+    """Make an environment; return why it could not be made, or None."""
+    commands = ([sys.executable, "-m", "venv", "--clear", str(venv)],
+                [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input",
+                 "--disable-pip-version-check", "--only-binary=:all:", *wanted])
+    for command in commands:
+        with open(log, "ab") as output:
+            code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT).returncode
+        if code:
+            lines = log.read_text(errors="replace").splitlines()
+            errors = [line for line in lines if line.startswith("ERROR")]
+            return (errors or lines or ["no message"])[-1][:300]
+    return None
+
+
+def versions(peer: Peer) -> dict[str, str]:
+    """Return the versions of all packages in a peer's environment."""
+    command = [str(python(peer)), "-m", "pip", "list", "--format=json",
+               "--disable-pip-version-check"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    return {row["name"]: row["version"] for row in json.loads(listed.stdout or "[]")}
+
+
+Flags = Callable[[Dataset], list[str]]
+UNPAID = "the number of rows"
+"""The fact that a method of this library takes for public, beside the schema."""
 
 
 def _teachers(dataset: Dataset) -> list[str]:
@@ -105,15 +266,7 @@ def find(text: str) -> Method:
     Args:
       text: "real", a name of `PEERS`, or one of `OURS`, with flags behind it if they are wanted:
         "marginals --model=tree".
-
-    Returns:
-      The method.
-
-    Raises:
-      UserError: There is none of this name.
     """
-    from benchmarks.tables.peer_list import PEERS
-
     name, *further = shlex.split(text)
     if name == "real" and not further:
         return Method("real")

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common, table_settings
-from benchmarks.results_tables import markdown
-from benchmarks.tables import measures
+from benchmarks.common import markdown
+from benchmarks.tables.cells import CLASSIFIERS
 from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
-from benchmarks.tables.peer_list import PEERS, UNTRIED
+from benchmarks.tables.methods import PEERS, UNTRIED
 
 FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
-SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
+SHOWN = dict(zip((*CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 LATER = {"f1": "F1", "queries": "queries"}
 DISTANCES = ("pairs", "queries")
 """Scores of which less is better."""
@@ -47,8 +47,8 @@ def of(table: str, epsilon: float) -> list[Results]:
 
 def mean_auroc(cell: Results) -> float:
     """Return the mean AUROC of the classifiers and runs."""
-    return sum(cell["scores"][name]["mean"] for name in measures.CLASSIFIERS) / len(
-        measures.CLASSIFIERS)
+    return sum(cell["scores"][name]["mean"] for name in CLASSIFIERS) / len(
+        CLASSIFIERS)
 
 
 def tables() -> list[str]:
@@ -125,11 +125,7 @@ def failures() -> str:
 
 
 def behind(epsilon: float) -> str:
-    """Return where `marginals` is not ahead: measures in which another method's mean is better.
-
-    Args:
-      epsilon: The budget.
-    """
+    """Return where `marginals` is not ahead: measures in which another method's mean is better."""
     rows: list[Sequence[object]] = []
     measured = []
     for name in tables():
@@ -172,11 +168,7 @@ def apart(key: str, one: Results, other: Results) -> str:
 
 
 def overview(epsilon: float) -> str:
-    """Return the mean AUROC over the three classifiers, methods against tables.
-
-    Args:
-      epsilon: The budget.
-    """
+    """Return the mean AUROC over the three classifiers, methods against tables."""
     chosen = {(cell["method"], cell["table"]): cell for name in tables()
               for cell in of(name, epsilon)}
     names = dict.fromkeys(method for method, _ in chosen)
@@ -228,7 +220,7 @@ def models() -> str:
 
     def row(epsilon: str, table: str, model: str, runs: list[dict[str, float]]) -> list[object]:
         mean = {key: statistics.fmean(run[key] for run in runs) for key in shown}
-        auroc = statistics.fmean(mean[key] for key in measures.CLASSIFIERS)
+        auroc = statistics.fmean(mean[key] for key in CLASSIFIERS)
         return [epsilon, table, model, f"{auroc:.3f}",
                 *(f"{mean[key]:.{0 if key == 'cpu_seconds' else 3}f}" for key in shown), len(runs)]
 
@@ -249,7 +241,7 @@ def settings(kind: str) -> str:
     names = ["as it is", *(name for name in table_settings.SETTINGS if name.startswith(kind))]
 
     def cell(runs: list[dict[str, float]]) -> str:
-        aurocs = [statistics.fmean(run[key] for key in measures.CLASSIFIERS) for run in runs]
+        aurocs = [statistics.fmean(run[key] for key in CLASSIFIERS) for run in runs]
         pairs = statistics.fmean(run["pairs"] for run in runs)
         return f"{statistics.fmean(aurocs):.3f}, pairs {pairs:.3f}"
 

@@ -98,14 +98,7 @@ class Simulation:
 
 def rows_of(run: Simulation, public: Public, n: int, model: str = "tree"
             ) -> tuple[np.ndarray, np.ndarray]:
-    """Return n encoded rows of a model of a state, float32 [n, F], and their labels int32 [n].
-
-    Args:
-      run: The simulation.
-      public: The state after some step.
-      n: How many.
-      model: The model, as `marginals --model` names it.
-    """
+    """Return n encoded rows of a model of a state, float32 [n, F], and their labels int32 [n]."""
     method = marginals.build(dataclasses.replace(run.config, model=model), run.dataset.spec)
     arrays = jax.tree.map(np.asarray, jax.jit(method.finalize)(None, public))
     if method.refinement:

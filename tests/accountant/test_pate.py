@@ -174,6 +174,7 @@ def test_a_run_is_every_test_and_each_answered_vote(rng):
     assert np.array_equal(nothing, np.zeros(3))
 
 
+@pytest.mark.long
 def test_the_benchmark_runs_and_says_what_it_measured(tmp_path, capsys):
     small = ["--queries", "50", "--orders", "3", "--release-queries", "20", "--teachers", "60",
              "--threshold", "40", "--sigma1", "40", "--sigma2", "40", "--json"]

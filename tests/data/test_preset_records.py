@@ -3,7 +3,7 @@
 import pytest
 from known_data import KNOWN
 
-from benchmarks.papers.sources import SOURCES
+from benchmarks.papers.rows import SOURCES
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import locate

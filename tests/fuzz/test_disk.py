@@ -10,7 +10,7 @@ import pytest
 from disk import Disk, lay
 from ledgers import COUNTS, HEADER, block
 
-from benchmarks.fuzzing import histories, read_runs
+from benchmarks.fuzzing import cases, read_runs
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import OsBits
@@ -130,7 +130,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
     monkeypatch.setattr(datalens, "build", functools.cache(datalens.build))
     with Disk(place, look) as disk, monkeypatch.context() as patched:
         patched.setattr(OsBits, "draw", draw)
-        patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
+        patched.setattr(loop, "compile_block", lambda method, layout: cases.idle)
         patched.setattr(stages, "write_pictures", lambda *_: None)
         lifecycle.run(
             read_runs.request(place / "run", False), read_runs.records(), log=lambda line: None

@@ -15,19 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzzing import (
-    bombs,
-    cases_arrays,
-    cases_ledger,
-    cases_messages,
-    cases_tables,
-    histories,
-    read_messages,
-)
-from benchmarks.fuzzing.case import FIFO, Case, from_record
-from benchmarks.fuzzing.damage import dumped
-from benchmarks.fuzzing.process import watched
-from benchmarks.fuzzing.trial import CASES, Trial, home, source
+from benchmarks.fuzzing import case, cases, read_messages
+from benchmarks.fuzzing.case import FIFO, Case, dumped, from_record
+from benchmarks.fuzzing.trial import CASES, Trial, home, source, watched
 
 pytestmark = pytest.mark.skipif(not watched(), reason="no /proc tells what a process uses")
 OPTIONS = {"deadline": None, "database": None, "phases": (Phase.explicit, Phase.generate),
@@ -59,31 +49,31 @@ def read_all(trial, reader, how):
 
 def valid(reader):
     """Return the undamaged files of which the cases of a reader are made."""
-    moment = {f"run/{name}": data for name, data in histories.moments()[2].files.items()} \
+    moment = {f"run/{name}": data for name, data in cases.moments()[2].files.items()} \
         if reader in ("run", "account") else {}
-    end = histories.moments()[-1].files if reader == "release" else {}
-    table = "\n".join(map(",".join, [list(cases_tables.COLUMNS), *cases_tables.ROWS[:1]]))
-    schema = dumped(cases_tables.SCHEMA)
+    end = cases.moments()[-1].files if reader == "release" else {}
+    table = "\n".join(map(",".join, [list(cases.COLUMNS), *cases.ROWS[:1]]))
+    schema = dumped(cases.SCHEMA)
     return {
         "idx": lambda: Case({f"set/{name}": b"\0\0\x08" + bytes([dims]) + b"\0\0\0\4" * dims
                              + bytes(4**dims) for name, dims in (
-            (cases_arrays.IDX["images"], 3), (cases_arrays.IDX["labels"], 1))},
+            (cases.IDX["images"], 3), (cases.IDX["labels"], 1))},
             {"spec": "idx:set"}),
-        "npz": lambda: Case({"a.npz": bombs.stored({
-            "x_train.npy": bombs.npy(np.zeros((6, 8, 8), "u1")),
-            "y_train.npy": bombs.npy(np.zeros(6, int))})}, {"spec": "npz:a.npz", "classes": 3}),
-        "folder": lambda: Case({f"set/train/{name}/0.png": bombs.picture("L", "png")
+        "npz": lambda: Case({"a.npz": case.stored({
+            "x_train.npy": case.npy(np.zeros((6, 8, 8), "u1")),
+            "y_train.npy": case.npy(np.zeros(6, int))})}, {"spec": "npz:a.npz", "classes": 3}),
+        "folder": lambda: Case({f"set/train/{name}/0.png": case.picture("L", "png")
                                 for name in "ab"}, {"spec": "folder:set"}),
         "csv": lambda: Case({"t.csv": table.encode(), "s.yaml": schema},
                             {"spec": "csv:t.csv", "schema": "s.yaml"}),
         "schema": lambda: Case({"s.yaml": schema}, {"name": "s.yaml"}),
-        "ledger": lambda: Case({"ledger.jsonl": cases_ledger.valid(1)}, known={
-            "true": cases_ledger.valid(1), "forged": False}),
-        "run": lambda: Case(moment, known={"files": histories.moments()[2].files}),
+        "ledger": lambda: Case({"ledger.jsonl": cases.valid(1)}, known={
+            "true": cases.valid(1), "forged": False}),
+        "run": lambda: Case(moment, known={"files": cases.moments()[2].files}),
         "account": lambda: Case(moment),
         "release": lambda: Case({name: data for name, data in end.items() if "release/" in name}),
-        "message": lambda: Case({"m": cases_messages.question()}),
-        "reply": lambda: Case({"m": cases_messages.answer()}),
+        "message": lambda: Case({"m": cases.question()}),
+        "reply": lambda: Case({"m": cases.answer()}),
         "terms": lambda: Case({"terms.json": read_messages.TERMS.to_text().encode()}),
     }[reader]()
 
@@ -112,7 +102,7 @@ def test_many_damaged_inputs_are_refused_in_one_line(trials, reader):
 def planted():
     """A reader that does what a case's file says, with a limit of memory that is soon reached."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("benchmarks.fuzzing.process.BYTES", 5 * 10**8)
+        patched.setattr("benchmarks.fuzzing.trial.BYTES", 5 * 10**8)
         with Trial() as trial:
             yield trial
 
@@ -126,7 +116,7 @@ def test_a_planted_fault_is_noticed(planted, monkeypatch, does, fault):
     restarts = planted.child.restarts
     with monkeypatch.context() as patched:
         if fault == "hang":  # and only then: on a slow machine it takes seconds to fill memory
-            patched.setattr("benchmarks.fuzzing.process.SECONDS", 0.5)
+            patched.setattr("benchmarks.fuzzing.trial.SECONDS", 0.5)
         _, found = planted.fault("planted", Case({"does": does.encode()}))
     assert found is None if fault is None else fault in found
     assert planted.fault("planted", Case({"does": b"return"})) == ("ok", None)

@@ -5,15 +5,14 @@ import json
 import pytest
 from ledgers import HEADER, block
 
-from benchmarks import fuzz, kills
-from benchmarks.fuzzing.cases_ledger import falls_short, longest_prefix, valid
-from benchmarks.killing import verdict
+from benchmarks import fuzz, killing, kills
+from benchmarks.fuzzing.cases import falls_short, longest_prefix, valid
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.single_releases import class_counts_event
 from dpgen_jax.core.errors import UserError, one_line
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fuzzing_counts_keeps_failures_and_goes_on(tmp_path):
     out = tmp_path / "fuzz.json"
     fuzz.main(["--minutes", "0.03", "--reader", "planted", "--out", str(out)])
@@ -78,15 +77,15 @@ def folder(tmp_path):
 def test_what_was_drawn_and_not_charged_is_noticed(folder, more, fault):
     with (folder / "audit").open("a") as audit:
         audit.write(more)
-    found = verdict.under_counted(folder / "run", folder / "audit")
+    found = killing.under_counted(folder / "run", folder / "audit")
     assert found == [] if fault is None else any(fault in line for line in found)
 
 
 def test_a_missing_ledger_is_noticed(folder):
     (folder / "run/ledger.jsonl").unlink()
-    assert "no ledger" in verdict.under_counted(folder / "run", folder / "audit")[0]
+    assert "no ledger" in killing.under_counted(folder / "run", folder / "audit")[0]
     (folder / "audit").write_text("mark a\n")
-    assert verdict.under_counted(folder / "run", folder / "audit") == []
+    assert killing.under_counted(folder / "run", folder / "audit") == []
 
 
 @pytest.mark.long

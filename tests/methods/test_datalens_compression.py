@@ -14,7 +14,7 @@ import pytest
 import runs
 import small_datalens
 
-from benchmarks.sweep import jobs
+from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import account, presets
 from dpgen_jax.aggregation.noise import NoNoise
@@ -144,7 +144,7 @@ def test_settings_that_mean_nothing_are_named(fields, text):
 
 def test_the_published_sweep_leaves_out_every_component():
     """Each is another method at the same budget."""
-    rows = {cell.label: jobs.job(sweep, cell) for sweep in (
+    rows = {cell.label: cells.job(sweep, cell) for sweep in (
         SWEEPS["datalens:table5:mnist"], SWEEPS["datalens:table7:mnist"]) for cell in sweep.cells}
     assert set(rows) == {"topagg", "d2p-fed", "fetchsgd", "datalens", "w/o top-k",
                          "w/o stochastic signs", "w/o threshold"}
@@ -163,7 +163,7 @@ def test_the_published_sweep_leaves_out_every_component():
 
 def test_the_noise_of_the_paper_allows_d2p_fed_a_single_step():
     """Which is why the paper's has not learned: sixteen levels move a sum by so much more."""
-    steps = {cell.label: jobs.job(SWEEPS["datalens:table5:mnist"], cell).planned().steps
+    steps = {cell.label: cells.job(SWEEPS["datalens:table5:mnist"], cell).planned().steps
              for cell in SWEEPS["datalens:table5:mnist"].cells}
     assert steps == {"topagg": 149, "d2p-fed": 1, "fetchsgd": 41}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import small_datalens
 
-from benchmarks.sweep import jobs
+from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import compare, evaluate, sample
 from dpgen_jax.accountant.events import (
@@ -207,7 +207,7 @@ def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_pro
     sweep = SWEEPS["datalens:table10:mnist"]
     noise = {}
     for cell in sweep.cells:
-        config = jobs.job(sweep, cell).args.config
+        config = cells.job(sweep, cell).args.config
         mechanism = topagg_sgd.mechanism(dataclasses.replace(config, records=60_000), MNIST)
         sigma = getattr(mechanism.noise, "sigma", 0.0)  # where there is none
         noise[cell.label] = sigma * mechanism.bound.grid / config.clip
@@ -217,5 +217,5 @@ def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_pro
         assert noise[f"TopAgg, budget {budget}"] == pytest.approx(math.sqrt(0.8) * plain, rel=1e-3)
         for name in ("TopK-SGD", "clipped SGD"):
             assert noise[f"{name}, budget {budget}"] == 0
-    allowed = [jobs.job(sweep, cell).planned() for cell in sweep.cells[:4]]
+    allowed = [cells.job(sweep, cell).planned() for cell in sweep.cells[:4]]
     assert len({config.steps for config in allowed}) == 1  # those that GM-DP and TopAgg afford

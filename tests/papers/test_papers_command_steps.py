@@ -8,7 +8,7 @@ import kaggle_file
 import pytest
 import toy_rows
 
-from benchmarks import federated, federations, small_femnist, table_presets
+from benchmarks import federated, small_femnist, table_presets
 from benchmarks.papers.registry import ROWS
 from dpgen_jax import presets
 
@@ -39,7 +39,7 @@ def test_the_federated_presets_run_on_clients_of_36_classes(name, tmp_path):
     request, part = federated.request(case, args, federated.loaded(args), tmp_path)
     assert request.config.n_clients == WRITERS and request.config.sigma == case.noise
     assert case.preset == "femnist-published" and request.config.steps == 2
-    release = federations.trained(request, part)
+    release = federated.trained(request, part)
     x, y = release.sample(72)
     assert x.shape == (72, 28, 28, 1) and set(y) == set(range(36))
     assert release.privacy["guarantee"].startswith("none") and release.privacy["steps"] == 2

@@ -7,20 +7,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import common, image_evaluation
+from benchmarks import common, images
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import chosen, needs, registry, runner
+from benchmarks.papers import page, registry, runner
 from benchmarks.papers.registry import ROWS
-from benchmarks.papers.rows import Command, Row, Training
-from benchmarks.papers.sources import SOURCES
-from benchmarks.sweep import metrics
+from benchmarks.papers.rows import SOURCES, Command, Row, Training
+from benchmarks.sweep import cells
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import capacity
 
+pytestmark = pytest.mark.long
+
 
 def gigabytes(name):
-    return needs.state_bytes(ROWS[name]) / 1e9
+    return page.state_bytes(ROWS[name]) / 1e9
 
 
 def test_a_row_needs_the_state_of_its_published_teachers():
@@ -32,7 +33,7 @@ def test_a_row_needs_the_state_of_its_published_teachers():
     assert gigabytes("gpate:table1c:mnist-eps1-dpgan") == gigabytes("gswgan:table2:femnist") == 0
     smaller = dataclasses.replace(ROWS["gpate:table1c:mnist-eps1"], work=Training(
         "gpate", "mnist-eps1", "mnist", fields={"teachers": 400}))
-    assert 10 * needs.state_bytes(smaller) == needs.state_bytes(ROWS["gpate:table1c:mnist-eps1"])
+    assert 10 * page.state_bytes(smaller) == page.state_bytes(ROWS["gpate:table1c:mnist-eps1"])
 
 
 def test_the_list_says_which_rows_need_the_disk(monkeypatch, capsys):
@@ -42,14 +43,7 @@ def test_the_list_says_which_rows_need_the_disk(monkeypatch, capsys):
     row = next(line for line in lines if line.startswith("gpate:table1b:mnist-eps1 "))
     assert "52 GB: disk" in row and "--state disk" in lines[-2] and "24 GB" in lines[-2]
     monkeypatch.setattr(capacity, "memory", lambda: 64e9)
-    assert needs.text(ROWS["gpate:table1b:mnist-eps1"], capacity.memory()) == "52 GB"
-
-
-def test_every_row_names_a_preset_that_exists_or_none():
-    named = [chosen.preset_of(row.work) for row in ROWS.values()]
-    for method, name in filter(None, named):
-        assert name in presets.all_of(method)
-    assert sum(map(bool, named)) > 0.9 * len(ROWS)
+    assert page.memory_text(ROWS["gpate:table1b:mnist-eps1"], capacity.memory()) == "52 GB"
 
 
 def test_the_state_reaches_benchmarks_that_know_it_and_others_are_refused(tmp_path, monkeypatch):
@@ -79,7 +73,7 @@ def test_the_weights_of_fid_reach_the_benchmarks_of_rows_that_print_it(name, tmp
     if work.module == "sweep":
         assert args.inception_weights == weights
         sweep = module.selected(args)
-        assert metrics.FID in metrics.names(args, sweep, sweep.method, sweep.settings["preset"])
+        assert cells.FID in cells.names(args, sweep, sweep.method, sweep.settings["preset"])
     else:
         assert args.inception == weights
 
@@ -102,16 +96,16 @@ def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
 @pytest.mark.parametrize(("test_records", "samples"), [(8, 10_000), (19_962, 19_962)])
 def test_likeness_is_measured_on_the_whole_test_part(tmp_path, monkeypatch, test_records, samples):
     sizes = []
-    monkeypatch.setattr(image_evaluation.assess, "assess", lambda release, dataset, options, log: (
+    monkeypatch.setattr(images.assess, "assess", lambda release, dataset, options, log: (
         sizes.append(options.samples) or {"fidelity": {"fid": 1.0}}))
     dataset = SimpleNamespace(y_test=np.zeros(test_records, np.int32))
-    assert image_evaluation.likeness(None, dataset, tmp_path) == {"fid": 1.0}
+    assert images.likeness(None, dataset, tmp_path) == {"fid": 1.0}
     assert sizes == [samples]
 
 
 def test_fid_that_was_measured_stays(tmp_path):
     (tmp_path / "fid.json").write_text('{"fidelity": {"fid": 3.0}}')
-    assert image_evaluation.likeness(None, None, tmp_path) == {"fid": 3.0}
+    assert images.likeness(None, None, tmp_path) == {"fid": 3.0}
 
 
 def test_as_published_is_the_published_preset_of_the_same_data():

@@ -6,7 +6,9 @@ import pytest
 
 from benchmarks import common
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import page, ran, registry
+from benchmarks.papers import page, registry
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -26,16 +28,16 @@ def leaf(value):
 
 
 def cells(system):
-    title = ran.SYSTEMS[system]
-    line = next(line for line in ran.table().splitlines() if line.startswith(f"| {title} |"))
+    title = page.SYSTEMS[system]
+    line = next(line for line in page.runs_table().splitlines() if line.startswith(f"| {title} |"))
     return [cell.strip() for cell in line.split("|")[2:-1]]
 
 
 def test_nothing_has_run_where_there_are_no_results(results):
     assert all(cells(system)[1::2][:2] == ["0", "0"] and cells(system)[-1] == "none yet"
-               for system in ran.SYSTEMS)
+               for system in page.SYSTEMS)
     assert int(cells("gpate")[0]) > 10 and int(cells("gswgan federated")[0]) == 1
-    assert ran.sentence("dpac") == "none of its 3 trainings in the papers' tables has been run"
+    assert page.run_sentence("dpac") == "none of its 3 trainings in the papers' tables has been run"
 
 
 def test_a_training_counts_once_and_only_with_published_settings(results):
@@ -43,12 +45,12 @@ def test_a_training_counts_once_and_only_with_published_settings(results):
         "epsilon": 1.0, "steps": 149}, evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.12)}}})
     results("datalens:table1:mnist-eps1-mean", training_seconds=1.0)  # of this library
     assert cells("datalens")[1] == "1" and cells("datalens")[-1] == f"`{row.name}`"
-    assert ran.done(row) == f"`{row.name}`: CNN 0.120 at epsilon 1 (the paper: CNN 0.7123)"
-    assert "tables has been run: `datalens:table1:mnist-eps1`" in ran.sentence("datalens")
+    assert page.done(row) == f"`{row.name}`: CNN 0.120 at epsilon 1 (the paper: CNN 0.7123)"
+    assert "tables has been run: `datalens:table1:mnist-eps1`" in page.run_sentence("datalens")
 
 
 def test_a_training_goes_by_the_row_of_its_own_paper():
-    names = [row.name for system in ("gpate", "gswgan", "dpac") for row in ran.runs(system)]
+    names = [row.name for system in ("gpate", "gswgan", "dpac") for row in page.runs(system)]
     assert {"gpate:table1c:mnist-eps1", "gswgan:table1:mnist", "dpac:table2:mnist"} <= set(names)
     assert not {"gpate:table1b:mnist-eps1", "gpate:table1c:mnist-eps10-gswgan"} & set(names)
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import common
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import quoted, registry, sources, sweeps
+from benchmarks.papers import page, registry, rows, trainings
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Nothing, Training
 from benchmarks.sweep.published import SWEEPS
@@ -37,6 +37,18 @@ def test_every_table_and_figure_has_rows(paper):
     assert places == set(PLACES[paper].split())
 
 
+def test_every_row_names_a_preset_that_exists_or_none():
+    named = [page.preset_of(row.work) for row in ROWS.values()]
+    for method, name in filter(None, named):
+        assert name in presets.all_of(method)
+    assert sum(map(bool, named)) > 0.9 * len(ROWS)
+
+
+def test_every_row_is_on_the_page():
+    text = (common.ROOT / "docs/papers.md").read_text()
+    assert [name for name in ROWS if f"`{name}`" not in text] == []
+
+
 def test_a_row_has_a_command_that_exists():
     assert [name for name, row in ROWS.items() if not row.work.known()] == []
 
@@ -48,7 +60,7 @@ def test_a_row_says_what_it_needs_and_how_long_it_takes_or_why_it_cannot_be_run(
             assert row.work.why
         else:
             assert row.hours > 0, row.name
-            assert row.work.data in sources.SOURCES
+            assert row.work.data in rows.SOURCES
 
 
 def parser(module, argv, monkeypatch):
@@ -87,7 +99,7 @@ def test_every_sweep_that_papers_print_is_a_row():
     ours = [name for name in SWEEPS if not name.endswith(":glyphs") and "glyphs-" not in name]
     assert [name for name in ours if name not in ROWS] == []
     for name in ours:
-        assert ROWS[name].work == sweeps.command(name)
+        assert ROWS[name].work == trainings.sweep_command(name)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -130,11 +142,11 @@ def test_gswgan_compares_with_gpate_by_its_authors_code(data):
 
 def test_absent_data_are_named_in_one_line_with_their_place(monkeypatch, tmp_path):
     monkeypatch.setenv("DPGEN_DATA", str(tmp_path))
-    line = sources.SOURCES["fashion"].absent()
+    line = rows.SOURCES["fashion"].absent()
     assert "t10k-labels-idx1-ubyte" in line and str(tmp_path) in line and "\n" not in line
     (tmp_path / "creditcard.csv").touch()
-    assert sources.SOURCES["credit"].absent() is None
-    assert "Anno/list_attr_celeba.txt" in sources.SOURCES["hair"].absent()
+    assert rows.SOURCES["credit"].absent() is None
+    assert "Anno/list_attr_celeba.txt" in rows.SOURCES["hair"].absent()
 
 
 def test_variants():
@@ -166,10 +178,10 @@ def test_no_noise_takes_the_steps_of_the_row_itself_once_it_is_measured(monkeypa
 
 
 def test_figures_of_others_have_sources_and_systems_that_exist():
-    for quote in quoted.QUOTES:
-        assert quote.source and quote.data in sources.SOURCES
+    for quote in page.QUOTES:
+        assert quote.source and quote.data in rows.SOURCES
         assert presets.all_of(quote.system)
-    quotes = quoted.of("gpate", "mnist", 10.0, "gen2real.cnn.accuracy")
+    quotes = page.quotes_of("gpate", "mnist", 10.0, "gen2real.cnn.accuracy")
     assert {quote.value for quote in quotes} == {"0.51", "0.420"}
 
 

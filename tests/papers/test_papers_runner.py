@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import pytest
 import toy_rows
 
-from benchmarks import common, image_evaluation, images
+from benchmarks import common, images
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import page, ran, runner
+from benchmarks.papers import page, runner
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import assess
 from dpgen_jax.run import lifecycle
+
+pytestmark = pytest.mark.long
 
 LEAF = {"mean": 0.5, "std": 0.0, "values": [0.5]}
 
@@ -83,13 +85,12 @@ def test_a_row_without_noise_writes_that_it_promises_nothing(measured, tmp_path)
     assert outcome["privacy"]["epsilon"] == "inf" and "votes" not in outcome
 
 
-@pytest.mark.long
 def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     row, resumed, real = toy("datalens", "mnist-eps1"), [], lifecycle.run
 
-    def stopped(request, dataset, log):
+    def stopped(request, dataset, *notices):
         resumed.append(request.resume)
-        release = real(request, dataset, log)
+        release = real(request, dataset, *notices)
         if len(resumed) == 1:
             raise SystemExit(130)
         return release
@@ -100,7 +101,7 @@ def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     assert not row.measured() and measured == []
     path = runner.run(row, tmp_path / "runs", as_it_stands=True)
     assert resumed == [False] and json.loads(path.read_text())["results"]["stopped"] is True
-    assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in ran.done(row)
+    assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in page.done(row)
     assert command.state(row).startswith("measured, stopped")
     evaluated = len(measured)
     runner.run(row, tmp_path / "runs")
@@ -116,7 +117,7 @@ def test_what_cannot_be_evaluated_as_it_stands(tmp_path):
 
 
 def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
-    protocol = image_evaluation.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
+    protocol = images.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
     release, real = SimpleNamespace(sample=print), common.utility_of
 
     def stopped(*args):
@@ -126,12 +127,12 @@ def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch)
 
     monkeypatch.setattr(common, "utility_of", stopped)
     with pytest.raises(KeyboardInterrupt):
-        image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
+        images.usefulness(release, None, tmp_path / "parts", protocol)
     monkeypatch.setattr(common, "utility_of", real)
-    outcome = image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
+    outcome = images.usefulness(release, None, tmp_path / "parts", protocol)
     assert measured == ["cnn", "mlp", "lda"] and list(outcome["gen2real"]) == measured
     more = dataclasses.replace(protocol, seeds=2)  # another evaluation is not taken for this one
-    image_evaluation.usefulness(release, None, tmp_path / "parts", more)
+    images.usefulness(release, None, tmp_path / "parts", more)
     assert measured == ["cnn", "mlp", "lda"] * 2
 
 

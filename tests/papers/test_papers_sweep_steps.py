@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import pytest
 import toy_rows
 
-from benchmarks.papers import chosen
+from benchmarks.papers import page
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Training
-from benchmarks.sweep import jobs
+from benchmarks.sweep import cells
 from benchmarks.sweep.cells import VARIANT
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets
 from dpgen_jax.core.config import Budget
 
-AS_COMMANDS = {chosen.preset_of(ROWS[name].work) for name in toy_rows.FEDERATED + toy_rows.CREDIT}
+AS_COMMANDS = {page.preset_of(ROWS[name].work) for name in toy_rows.FEDERATED + toy_rows.CREDIT}
 """Presets of which test_papers_command_steps.py runs the rows."""
 AS_TRAININGS = {(row.work.method, row.work.preset) for row in ROWS.values()
                 if isinstance(row.work, Training) and not row.work.fields}
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 def of_commands():
     """The presets of rows of other benchmarks that no other test runs, by method and name."""
-    every = {chosen.preset_of(row.work) for row in ROWS.values() if isinstance(row.work, Command)}
+    every = {page.preset_of(row.work) for row in ROWS.values() if isinstance(row.work, Command)}
     return {f"{method}-{name}": (method, name)
             for method, name in sorted(every - {None} - AS_COMMANDS - AS_TRAININGS)}
 
@@ -70,7 +70,7 @@ def case_of(first, second):
         preset = presets.get(first, second)[1]
         return Case(first, second, preset.config, Budget(
             preset.epsilon, preset.delta, preset.class_epsilon))
-    args = (one := jobs.job(first, second)).args
+    args = (one := cells.job(first, second)).args
     return Case(one.method, args.preset, args.config,
                 Budget(args.epsilon, args.delta, args.class_epsilon))
 

@@ -103,6 +103,7 @@ def test_what_one_training_lacks_the_mean_lacks():
                                                           alarmed])) == report_page.doubts(alarmed)
 
 
+@pytest.mark.long
 def test_a_row_of_the_systems_is_a_mean_over_its_trainings(tmp_path, monkeypatch):
     def row(args, method, data, epsilon, number=0):
         return {"method": method, "dataset": data, "epsilon": epsilon, "steps": 1,

@@ -1,1 +1,0 @@
-"""Tiny runs of all methods, and a program that runs them and can be killed at any moment of it."""
