@@ -44,15 +44,22 @@ def watch(audit: Audit) -> None:
 
     def draw(*arguments):
         draws = real_draw(*arguments)
-        audit.say(f"drawn {digest(draws)}")
+        if not only_compiles(*arguments):
+            audit.say(f"drawn {digest(draws)}")
         return draws
 
     def run_block(block, records, state, layout, draws, n):
-        audit.say(f"block {state.step} {n} {digest(draws)}")
+        if n:
+            audit.say(f"block {state.step} {n} {digest(draws)}")
         return real_run_block(block, records, state, layout, draws, n)
 
     loop.draw = draw
     loop.run_block = follower.run_block = run_block
+
+
+def only_compiles(mechanism, layout, bits, *_) -> bool:
+    """Whether a draw is for the block of no round; a round draws from a `Remembered` source."""
+    return isinstance(bits, noise.SeededBits)
 
 
 def digest(draws: loop.Draws) -> str:
@@ -77,9 +84,10 @@ def interrupt_at(draw: int) -> None:
     real, drawn = loop.draw, []
 
     def interrupted(*arguments):
-        drawn.append(arguments)
-        if len(drawn) == draw:
-            signal.raise_signal(signal.SIGINT)
+        if not only_compiles(*arguments):
+            drawn.append(arguments)
+            if len(drawn) == draw:
+                signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
     loop.draw = interrupted
