@@ -40,20 +40,26 @@ def watch(audit: Audit) -> None:
     for source in DRAWS:
         source.draw = logged(source.draw)
 
-    real_draw, real_block = loop.draw, loop.run_block
+    real_draw, real_run_block = loop.draw, loop.run_block
 
     def draw(*arguments):
         draws = real_draw(*arguments)
-        audit.say(f"drawn {digest(draws)}")
+        if not only_compiles(*arguments):
+            audit.say(f"drawn {digest(draws)}")
         return draws
 
     def run_block(block, records, state, layout, draws, n):
-        if n:  # and not the block of no round, which only compiles
+        if n:
             audit.say(f"block {state.step} {n} {digest(draws)}")
-        return real_block(block, records, state, layout, draws, n)
+        return real_run_block(block, records, state, layout, draws, n)
 
     loop.draw = draw
     loop.run_block = follower.run_block = run_block
+
+
+def only_compiles(mechanism, layout, bits, *_) -> bool:
+    """Whether a draw is for the block of no round; a round draws from a `Remembered` source."""
+    return isinstance(bits, noise.SeededBits)
 
 
 def digest(draws: loop.Draws) -> str:
@@ -74,13 +80,14 @@ def marks(audit: Audit) -> None:
 
 
 def interrupt_at(draw: int) -> None:
-    """Ctrl-C in the middle of this draw of noise, after that of the block of no round; 0: never."""
+    """Ctrl-C in the middle of this draw of noise; 0: never."""
     real, drawn = loop.draw, []
 
     def interrupted(*arguments):
-        drawn.append(arguments)
-        if draw and len(drawn) == 1 + draw:
-            signal.raise_signal(signal.SIGINT)
+        if not only_compiles(*arguments):
+            drawn.append(arguments)
+            if len(drawn) == draw:
+                signal.raise_signal(signal.SIGINT)
         return real(*arguments)
 
     loop.draw = interrupted
