@@ -554,9 +554,10 @@ Change = tuple[str, object, object]
 
 
 def _changes(before: Json, now: Json) -> list[Change]:
-    now = now | {"data_notes": [note for note in now.get("data_notes") or ()
-                                if note not in LATER_NOTES
-                                or note in (before.get("data_notes") or ())]}
+    if notes := now.get("data_notes"):
+        earlier = before.get("data_notes") or ()
+        now = now | {"data_notes": [note for note in notes
+                                    if note in earlier or note not in LATER_NOTES]}
     changes = [change for name in FIXED
                for change in _differences(name, before.get(name), now.get(name))]
     # Speed may change, but not the form in which the checkpoints hold the moments, nor the
