@@ -237,8 +237,11 @@ def fit(
     with errors.spoken_in_python():
         if schema is not None or not hasattr(x, "columns"):
             if label is not None:
-                raise UserError("label names a column of a frame without a schema, which names its "
-                                "label itself; drop it")
+                raise UserError(
+                    "label names a column of a frame without a schema, which names its label "
+                    "itself; drop it" if schema is not None else
+                    f"label names a column of a DataFrame, and the data are a {type(x).__name__}; "
+                    "read a file by pandas first")
             dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
             return lifecycle.run(*request_for(dataset, remarks), log, notices)
         if not (y is classes is unit is rows_per_unit is None):

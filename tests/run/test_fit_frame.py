@@ -111,6 +111,8 @@ def test_the_method_is_named_once(bought):
         dg.fit("dpmerf", frame(), method="dpmerf")
     with pytest.raises(UserError, match="data come alone"):
         dg.fit(frame(), frame())
+    with pytest.raises(UserError, match="label names a column of a DataFrame, and the data are a"):
+        dg.fit(frame()["age"], label="age")
     request, _ = bought(frame(), method="dpmerf")
     assert request.method == "dpmerf"
 
