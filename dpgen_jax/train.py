@@ -209,21 +209,14 @@ def refuse(method: str, words: list[str], args: Train[Any], supposed: Supposed) 
     """
     from dpgen_jax.run import lifecycle
 
-    first: UserError | None = None
-    for dataset in lifecycle.datasets(supposed):
+    def request_for(dataset: Dataset) -> tuple[Request, Dataset]:
         facts = short_help.Facts("", dataset.spec, supposed.records)
-        try:
-            served_by, _ = served(method, words, args, facts)
-            budget = supposed.budget
-            served_by = dataclasses.replace(served_by, epsilon=budget.epsilon, delta=budget.delta,
-                                            resume=False)
-            lifecycle.refuse(*requested(Chosen(method, served_by, dataset, "", words)))
-            return
-        except UserError as error:
-            first = first or error
-    if first is not None:
-        first.args = (f"{first} (nothing was spent)",)
-        raise first
+        served_by, _ = served(method, words, args, facts)
+        served_by = dataclasses.replace(served_by, epsilon=supposed.budget.epsilon,
+                                        delta=supposed.budget.delta)
+        return requested(Chosen(method, served_by, dataset, "", words))
+
+    lifecycle.refuse(supposed, request_for)
 
 
 def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any]) -> Chosen:

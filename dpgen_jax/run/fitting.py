@@ -257,6 +257,7 @@ def fit(
 
 
 RequestFor = Callable[..., tuple[Request, Dataset]]
+"""From a data set to the request of `fit` on it, and the data set as the run takes it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,22 +305,8 @@ class _Bought:
             Private(frames.content_of_frame(self.frame)), request.total_epsilon, ())
         declared, line = undeclared.undeclared_frame(
             purchase, self.cells, self.wanted, request.resume,
-            functools.partial(_refuse, request_for) if promised else None)
+            functools.partial(lifecycle.refuse, request_for=request_for) if promised else None)
         return frames.from_texts(self.frame, self.cells, declared), line
-
-
-def _refuse(request_for: RequestFor, supposed: undeclared.Supposed) -> None:
-    """Refuses, before anything is bought, what would be refused whatever the answer is."""
-    first: UserError | None = None
-    for dataset in lifecycle.datasets(supposed):
-        try:
-            request, dataset = request_for(dataset)
-            lifecycle.refuse(dataclasses.replace(request, resume=False, out=None), dataset)
-            return
-        except UserError as error:
-            first = first or error
-    if first is not None:
-        raise type(first)(f"{first} (nothing was spent)") from first
 
 
 class _Quiet(Notices):

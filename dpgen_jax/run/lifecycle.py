@@ -14,6 +14,7 @@ from dpgen_jax.accountant.events import to_json
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Column, Spec, TableSpec
 from dpgen_jax.data import Dataset
@@ -98,18 +99,30 @@ def datasets(supposed: Supposed) -> Iterator[Dataset]:
         yield Dataset("data", one, x, np.zeros(supposed.records, np.int32), bought=bought)
 
 
-def refuse(request: Request, dataset: Dataset) -> None:
-    """Refuses what a run would refuse before it spends anything; prints nothing.
+def refuse(supposed: Supposed, request_for: Callable[[Dataset], tuple[Request, Dataset]]) -> None:
+    """Refuses, before anything is bought, what would be refused whatever the answer is.
 
     Args:
-        request: The user's request.
-        dataset: The data, or such as they could be.
+        supposed: The purchase, and data as they could be.
+        request_for: Returns the request of a run on such data, and the data as it takes them.
 
     Raises:
-        UserError: As `planning.declare`, `planning.check` and `planning.plan`.
+        UserError: As `planning.declare`, `planning.check` and `planning.plan`, where these refuse
+            each of the data sets as the data could be.
     """
-    plan(check(declare(request, dataset, _silent_rehearsal), _silent_rehearsal,
-               Notices(_silent_rehearsal)))
+    first: UserError | None = None
+    for dataset in datasets(supposed):
+        try:
+            request, dataset = request_for(dataset)
+            request = dataclasses.replace(request, resume=False)
+            plan(check(declare(request, dataset, _silent_rehearsal), _silent_rehearsal,
+                       Notices(_silent_rehearsal)))
+            return
+        except UserError as error:
+            first = first or error
+    if first is not None:
+        first.args = (f"{first} (nothing was spent)",)
+        raise first
 
 
 def _silent_rehearsal(line: str) -> None:

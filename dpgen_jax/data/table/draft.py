@@ -284,7 +284,7 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     read = [f"{name}.{entry}" for name, made in columns.items() for entry in made
             if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]
     document = ({} if label is None else {"label": label}) | {
-        "columns": columns, "read_from_data": [*[ENCODING] * cells.rows_told, *read]}
+        "columns": columns, "read_from_data": [*[ENCODING] * cells.encoding_from_rows, *read]}
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
     schema.parse(document, cells.source)

@@ -60,15 +60,15 @@ class Cells:
         columns: The stripped cells of each column, by its name.
         rows: The names of the rows, for errors.
         dialect: How its file is written.
-        rows_told: Whether its encoding was inferred from rows, which are private, and not from its
-            header.
+        encoding_from_rows: Whether its encoding was inferred from rows, which are private, and not
+            from its header.
     """
 
     source: str
     columns: dict[str, list[str]]
     rows: Sequence[str]
     dialect: Dialect = DEFAULT_DIALECT
-    rows_told: bool = False
+    encoding_from_rows: bool = False
 
 
 def joined(parts: Sequence[Cells]) -> Cells:
@@ -405,7 +405,7 @@ def drafted(path: Path, multiline: bool = False) -> Cells:
             core_files.read_bytes(path, core_files.allowed_bytes() / TEXT_SHARE).decode("utf-8")
         except UnicodeDecodeError:
             cells = read_csv(path, dialect=dataclasses.replace(dialect, encoding=WESTERN))
-            return dataclasses.replace(cells, rows_told=True)
+            return dataclasses.replace(cells, encoding_from_rows=True)
     return read_csv(path, dialect=dialect)
 
 
