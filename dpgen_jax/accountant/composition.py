@@ -108,7 +108,6 @@ def exact_epsilon(mu: float, tau: float, delta: float) -> float:
     Args:
         mu: mu^2 is the sum of count * squared_sensitivity / sigma^2.
         tau: The sum of count * total_variation.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0; inf where delta is not enough.
@@ -153,11 +152,7 @@ def bisect(holds: Callable[[float], bool], failing: float, holding: float) -> fl
 
 
 def require_delta(delta: float) -> None:
-    """Refuses a delta that is no chance of a failure.
-
-    Raises:
-        UserError: Unless 0 < delta < 1.
-    """
+    """Refuses a delta that is no chance of a failure."""
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}")
 
@@ -175,15 +170,11 @@ def convert_renyi(rdp: Values, order: Values, delta: float, conversion: Conversi
     Args:
         rdp: Divergences, a number or an array [A].
         order: Their orders, all > 1, of the same shape or one that broadcasts.
-        delta: The delta that is to be stated, 0 < delta < 1.
         conversion: "classic" is rdp + ln(1/delta) / (a-1), "improved" is
             rdp + ln(1 - 1/a) - (ln delta + ln a) / (a-1).
 
     Returns:
         Epsilon by order, in the shape of the arguments; it may be negative.
-
-    Raises:
-        UserError: Another conversion.
 
     Source:
         Classic: Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 3. Improved: Canonne,
@@ -207,7 +198,6 @@ def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: floa
         rdp: Divergences, a number or an array [A].
         orders: Their orders.
         tau: The sum of count * total_variation.
-        delta: The delta that is to be stated.
         shares: The shares of delta for the divergences that are tried.
 
     Returns:
@@ -236,15 +226,10 @@ def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
 
     Args:
         c: The factor, 0 to inf.
-        delta: The delta that is to be stated, 0 < delta < 1.
-        conversion: As in `convert_renyi`.
         orders: The grid that is searched, all > 1; by default the optimum over all real orders.
 
     Returns:
         Epsilon >= 0.
-
-    Raises:
-        UserError: Bad orders.
     """
     if c == 0 or c == math.inf:
         return c
@@ -274,12 +259,7 @@ def zcdp_for(epsilon: float, delta: float,
     """The largest c = mu^2 / 2 whose epsilon at `delta` is at most `epsilon`, by one accountant.
 
     Args:
-        epsilon: The target.
-        delta: The target.
         conversion: "exact" uses the Gaussian delta itself, the others `zcdp_epsilon`.
-
-    Returns:
-        The c of c-zCDP, RDP(a) = c * a.
 
     Raises:
         UserError: Unless 0 < epsilon < inf and 0 < delta < 1.
@@ -334,7 +314,6 @@ def sampled_at_order(events: Events, order: float) -> float:
     """`sampled_curve` at one order.
 
     Args:
-        events: Pairs (event, count), of any kinds.
         order: The order.
 
     Returns:
@@ -371,10 +350,6 @@ def by_convexity(q: float, t_squared: float, orders: np.ndarray) -> np.ndarray:
     Args:
         q: The chance of a unit to be sampled.
         t_squared: Squared sensitivity over sigma^2.
-        orders: Orders [A], > 1.
-
-    Returns:
-        RDP [A].
     """
     cgf = orders * (orders - 1) * t_squared / 2
     small = np.log1p(q * np.expm1(np.minimum(cgf, 1)))
@@ -456,10 +431,6 @@ def epsilon_of(events: Events, delta: float) -> float:
     Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
     (`_each_kind`) and all at that order (`_one_order`). Gaussian events in a run with Poisson
     sampling or Laplace noise compose with these by their privacy losses (`pld`), others on top.
-
-    Args:
-        events: Pairs (event, count), of any kinds.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0; inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events.
@@ -566,14 +537,7 @@ def mu_squared(events: Events) -> float:
 
 
 def total_variation(events: Events) -> float:
-    """By how much the run may differ from one with ideal noise.
-
-    Args:
-        events: Pairs (event, count), of any kinds.
-
-    Returns:
-        The sum of count * total_variation, rounded up.
-    """
+    """By how much the run may differ from one with ideal noise: the sum, rounded up."""
     return add_up((event.total_variation, count) for event, count in merge(events))
 
 
@@ -585,8 +549,6 @@ def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> 
     """Refuses a budget that means nothing.
 
     Args:
-        epsilon: The target.
-        delta: The target.
         n_records: The public number of protected units. A mechanism with delta >= 1 / n_records may
             publish a record chosen at random in the clear, so that is refused.
 
@@ -630,12 +592,6 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
     Args:
         event: The event of every round, or a function from a number of rounds to their events, for
             a schedule that does not charge each round; its cost must not fall with the number.
-        epsilon: The target.
-        delta: The target.
-        spent: Events that are charged already.
-
-    Returns:
-        The number of rounds.
 
     Raises:
         BudgetExceeded: Not even one round fits; the message names the smallest epsilon that would
@@ -669,13 +625,6 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
             charge each round. The cost must not rise with sigma; that of the rounded sigma itself
             is checked. It may raise BudgetExceeded from some sigma on, above which no noise can be
             drawn.
-        steps: The number of rounds.
-        epsilon: The target.
-        delta: The target.
-        spent: Events that are charged already.
-
-    Returns:
-        Sigma, in the caller's units.
 
     Raises:
         BudgetExceeded: No sigma is enough (what was spent before leaves nothing, or the total

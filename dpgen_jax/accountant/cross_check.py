@@ -59,12 +59,6 @@ def second_opinion(events: Events, delta: float) -> SecondOpinion:
     Args:
         events: Pairs (event, count): one event of a run, or all of them.
         delta: The delta at which both epsilons are stated.
-
-    Returns:
-        Both epsilons, or the reason why there is only one.
-
-    Raises:
-        UserError: Unless 0 < delta < 1.
     """
     ours = composition.epsilon_of(events, delta)
     noisy = tuple(pair for pair in events if not isinstance(pair[0], NonPrivateEvent))
@@ -130,9 +124,6 @@ def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved
 
     Args:
         events: Pairs (event, count), each Gaussian or without noise.
-        delta: The delta that is to be stated.
-        conversion: As in `composition.zcdp_epsilon`.
-        orders: As in `composition.zcdp_epsilon`.
 
     Returns:
         Epsilon, never smaller than `composition.epsilon_of`; inf with a NonPrivateEvent.
@@ -156,12 +147,6 @@ def to_dp_event(events: Events) -> DpEvent:
     PoissonGaussianEvent has the multiplier sigma / norm, to be read with REPLACE_ONE if that is its
     relation, which only the PLD accountant can; plain Gaussians have twice their multiplier then,
     against the doubling.
-
-    Args:
-        events: Pairs (event, count).
-
-    Returns:
-        The composition of the package's events.
 
     Raises:
         UserError: Events of which the package has no counterpart that is their worst case.
@@ -208,10 +193,6 @@ def pld_epsilon(events: Events, delta: float) -> float:
 
     It is pessimistic by its discretisation; the distance to ideal noise is not charged.
 
-    Args:
-        events: Pairs (event, count).
-        delta: The delta that is to be stated.
-
     Returns:
         Epsilon; inf with a NonPrivateEvent.
 
@@ -238,8 +219,6 @@ def dp_accounting_rdp_epsilon(events: Events, delta: float,
     SampledGaussianEvents.
 
     Args:
-        events: Pairs (event, count).
-        delta: The delta that is to be stated.
         orders: The orders that are searched; by default the package's.
 
     Returns:

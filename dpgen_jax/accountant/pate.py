@@ -5,7 +5,8 @@ is not an epsilon. Only a cost of Confident-GNMax may be published, and only thr
 `smooth_sensitivity`.
 
 Shapes: Q queries, m classes, A orders, L moments; for TopAgg Q rows of sums (one for each queried
-fake) and D entries. All logarithms are natural.
+fake) and D entries. Votes are whole numbers; noise and thresholds are in votes; orders are above 1.
+All logarithms are natural. What is out of range is refused with a UserError.
 
 GNMax and Confident-GNMax. Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson,
 "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8
@@ -92,9 +93,6 @@ def checked(counts: ArrayLike, answered: ArrayLike) -> tuple[np.ndarray, np.ndar
 
     Returns:
         Votes int64 [Q, m] and outcomes bool [Q].
-
-    Raises:
-        UserError: Anything else.
     """
     counts, answered = _votes(counts), np.asarray(answered)
     if answered.dtype != bool or answered.shape != counts.shape[:1]:
@@ -115,15 +113,8 @@ def _votes(counts: ArrayLike) -> np.ndarray:
 def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
     """Votes by which j* leads each other class, reduced for rounding.
 
-    Args:
-        counts: Votes, int [Q, m].
-        rounding: The reduction.
-
     Returns:
         Leads [Q, m - 1], not falling along the last axis.
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2.
     """
     ordered = np.sort(_votes(counts), axis=1)[:, ::-1]
     return ordered[:, :1] - ordered[:, 1:] - rounding.gap
@@ -150,13 +141,6 @@ def require_orders(orders: ArrayLike) -> np.ndarray:
 def require_positive(name: str, value: float) -> float:
     """Checks a number.
 
-    Args:
-        name: Its name in the message.
-        value: The number.
-
-    Returns:
-        The number.
-
     Raises:
         UserError: Unless it is positive and finite.
     """
@@ -171,9 +155,6 @@ def total_over_queries(bound: Callable[[np.ndarray], np.ndarray], log_q: np.ndar
     Args:
         bound: From ln q [Q] to costs [Q, A].
         log_q: ln q [Q].
-
-    Returns:
-        Costs [A].
     """
     values, times = np.unique(log_q, return_counts=True)
     total = bound(values[:0]).sum(axis=0)
@@ -198,16 +179,8 @@ def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -
     {j* released}: j* is the likeliest class, and its probability at least 1/m. With another rule
     for ties, or another j*, the cap can fail; the sum never does. Unrounded noise has no ties.
 
-    Args:
-        counts: Votes, int [Q, m].
-        sigma: Noise on each count, in votes.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
     Returns:
         ln q [Q].
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2, or a sigma <= 0.
     """
     return np.minimum(gap_log_q(leads(counts, rounding), require_positive("sigma", sigma)),
                       math.log1p(-1 / np.shape(counts)[1]))
@@ -218,7 +191,6 @@ def gap_log_q(gaps: np.ndarray, sigma: float) -> np.ndarray:
 
     Args:
         gaps: Leads of j* over the other classes, in votes [Q, m - 1].
-        sigma: Noise on each count, in votes.
 
     Returns:
         Logarithms [Q].
@@ -235,15 +207,9 @@ def threshold_log_q(largest: ArrayLike, threshold: float, sigma: float,
     Args:
         largest: Votes of the leading class, int [Q]; the test answers if largest + noise >=
             threshold.
-        threshold: In votes.
-        sigma: Standard deviation of the noise, in votes.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
 
     Returns:
         ln q [Q].
-
-    Raises:
-        UserError: A sigma <= 0.
     """
     margin = rounding.threshold(threshold) - np.asarray(largest, float)
     return log_ndtr(-np.abs(margin) / require_positive("sigma", sigma))
@@ -258,13 +224,9 @@ def rdp_gaussian(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> np.ndarra
     Args:
         log_q: The logarithm of an upper bound on q, in [-inf, 0], [Q].
         sigma: Noise on each count, in votes; for the threshold test pass sqrt(2) sigma.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A].
-
-    Raises:
-        UserError: Orders <= 1, or a sigma <= 0.
     """
     orders = require_orders(orders)
     log_q = np.asarray(log_q, float)
@@ -277,8 +239,6 @@ def data_dependent(log_q: np.ndarray, sigma: float, orders: np.ndarray) -> np.nd
 
     Args:
         log_q: The logarithm of an upper bound on q [Q].
-        sigma: Noise on each count, in votes.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A]; inf where the bound is not valid.
@@ -305,7 +265,6 @@ def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLi
         slope: The divergence of order a of the mechanism is at most slope a.
         mu1: Orders above 1, that broadcast to [Q, A].
         mu2: As mu1.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A]; inf where the bound is not valid.
@@ -330,20 +289,7 @@ def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLi
 
 def gnmax_rdp(counts: ArrayLike, sigma: float, orders: ArrayLike,
               rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The sum of `rdp_gaussian` over queries that are all answered.
-
-    Args:
-        counts: Votes, int [Q, m].
-        sigma: Noise on each count, in votes.
-        orders: Orders [A], > 1.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        RDP [A].
-
-    Raises:
-        UserError: As `gnmax_log_q` and `rdp_gaussian`.
-    """
+    """The sum of `rdp_gaussian` over queries that are all answered."""
     log_q = gnmax_log_q(counts, sigma, rounding)
     return total_over_queries(lambda part: rdp_gaussian(part, sigma, orders), log_q)
 
@@ -358,20 +304,8 @@ def confident_gnmax_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float
     docstring).
 
     Args:
-        counts: Votes, int [Q, m].
         answered: The released outcomes of the test, bool [Q] (not their expectation, which is
             private and bounds nothing).
-        threshold: In votes.
-        sigma1: Noise of the test, in votes.
-        sigma2: Noise of GNMax, in votes.
-        orders: Orders [A], > 1.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        RDP [A].
-
-    Raises:
-        UserError: Arguments that do not fit together.
     """
     counts, answered = checked(counts, answered)
     tests = threshold_log_q(counts.max(axis=1), threshold, sigma1, rounding)
@@ -386,13 +320,9 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
     Args:
         rdp: Divergences [A].
         orders: Their orders [A], > 1.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0.
-
-    Raises:
-        UserError: A delta outside (0, 1), or orders <= 1.
 
     Source:
         Canonne, Kamath and Steinke, NeurIPS 2020, Proposition 12.
@@ -410,15 +340,10 @@ def lnmax_log_q(counts: ArrayLike, rate: float, rounding: Rounding = ROUNDED) ->
     and the cap 1 - 1/m are as in `gnmax_log_q`.
 
     Args:
-        counts: Votes, int [Q, m].
         rate: 1 / scale of the Laplace noise on each count (the papers' gamma or lambda).
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
 
     Returns:
         Logarithms [Q].
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2, or a rate <= 0.
     """
     lead = require_positive("rate", rate) * leads(counts, rounding)
     tail = (2 + np.abs(lead)) / 4 * np.exp(-np.abs(lead))
@@ -442,9 +367,6 @@ def moments_laplace(log_q: ArrayLike, rate: float, moments: ArrayLike) -> np.nda
 
     Returns:
         Moments [Q, L].
-
-    Raises:
-        UserError: Moments that are not positive, or a rate <= 0.
     """
     moments, q = np.asarray(moments, float), np.exp(np.asarray(log_q, float))[:, None]
     if moments.size == 0 or not np.all(moments > 0):
@@ -463,10 +385,8 @@ def lnmax_moments(counts: ArrayLike, rate: float, moments: ArrayLike,
     """The sum of `moments_laplace` over queries; ex-post, as `confident_gnmax_rdp`.
 
     Args:
-        counts: Votes, int [Q, m].
         rate: 1 / scale of the noise.
         moments: l > 0 [L].
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
 
     Returns:
         Moments [L].
@@ -497,13 +417,9 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
         needed: The smallest count that passes.
         most: The largest count.
         log_tail: From whole k to ln P(noise >= k), of a symmetric law.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [most + 1, A].
-
-    Raises:
-        UserError: Orders <= 1.
     """
     orders, counts = require_orders(orders), np.arange(most + 1)
     bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
@@ -522,7 +438,6 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
     Args:
         log_p: ln P of each outcome [Q, outcomes].
         log_q: ln Q, likewise.
-        orders: Orders [A], > 1.
 
     Returns:
         Divergences [Q, A].
@@ -615,20 +530,13 @@ class TopAgg:
         An entry is 0 with at most the probability it has where its votes cancel. Let m entries of
         the outcome not be 0: the magnitudes of their sums add up to at most k n_units, and
         ln Phi is concave, so they are likeliest where those are equal. It is public.
-
-        Args:
-            columns: D.
         """
         m = np.arange(columns + 1)
         lead = np.minimum(self.n_units, self.top_k * self.n_units / np.maximum(m, 1))
         return float(np.max(m * self.laws(lead)[:, 2] + (columns - m) * self.laws(0)[1]))
 
     def independent(self, orders: ArrayLike) -> np.ndarray:
-        """The data-independent divergence of one row [A] (Theorem 3).
-
-        Args:
-            orders: Orders [A], > 1.
-        """
+        """The data-independent divergence of one row [A] (Theorem 3)."""
         return self.slope * require_orders(orders)
 
     def theorem(self, log_q: ArrayLike, orders: ArrayLike) -> np.ndarray:
@@ -636,7 +544,6 @@ class TopAgg:
 
         Args:
             log_q: ln of an upper bound on q [Q].
-            orders: Orders [A], > 1.
 
         Returns:
             RDP [Q, A]; inf where the theorem does not apply.
@@ -663,7 +570,6 @@ class TopAgg:
 
         Args:
             sums: Votes [Q, D], whole numbers from -n_units to n_units.
-            orders: Orders [A], > 1.
 
         Returns:
             RDP [Q, A].

@@ -85,7 +85,6 @@ def assert_message(message: Array, columns: int | None = None) -> None:
     """Checks the shape and type of a message when a program is traced.
 
     Args:
-        message: The message of one unit.
         columns: M, or None for any number.
 
     Raises:
@@ -171,7 +170,6 @@ class Unbounded:
         Of the two zeros it takes the positive one: the bits of the other are -2^31.
 
         Args:
-            key: Random key, not used.
             message: float32 [B, D].
 
         Returns:
@@ -196,7 +194,6 @@ def as_float(bits: Array, answers: float) -> Array:
 
     Args:
         bits: int32 [B, D].
-        answers: The number of units that answered, not used.
 
     Returns:
         float32 [B, D].

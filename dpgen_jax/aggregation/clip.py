@@ -112,9 +112,6 @@ def coarsest(columns: int) -> int:
     """Returns the fewest levels at which rounding still leaves a row its length.
 
     8 sqrt(columns) levels cost nothing, 2 sqrt(columns) about a fifteenth of the norm of a row.
-
-    Args:
-        columns: D.
     """
     return math.ceil(2 * math.sqrt(columns))
 
@@ -256,7 +253,6 @@ def gradient_levels(sigma: float, columns: int, units: int,
 
     Args:
         sigma: The standard deviation of the noise, in units of the clip.
-        columns: D.
         units: The number of units whose sum has to stay in 32 bits.
         mend: What the user can do about too coarse a grid.
 
@@ -287,7 +283,6 @@ class GridMean:
 
         Args:
             noised: int32 [B, D].
-            n_units: The public number of units that answer, on average where they are sampled.
 
         Returns:
             float32 [B, D].

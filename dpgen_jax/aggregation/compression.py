@@ -34,25 +34,12 @@ from dpgen_jax.core.types import Array, UserError
 
 
 def padded_width(columns: int) -> int:
-    """Returns the number of coordinates of a rotated row: the next power of two.
-
-    Args:
-        columns: D.
-    """
+    """Returns the number of coordinates of a rotated row: the next power of two."""
     return 1 << (columns - 1).bit_length()
 
 
 def random_signs(key: Array, rows: int, columns: int) -> Array:
-    """Draws the signs S, for each row its own.
-
-    Args:
-        key: Public random key.
-        rows: B.
-        columns: D.
-
-    Returns:
-        float32 [B, padded_width(D)] of -1 and 1.
-    """
+    """Draws the signs S, for each row its own: float32 [B, padded_width(D)] of -1 and 1."""
     return jax.random.rademacher(key, (rows, padded_width(columns)), jnp.float32)
 
 
@@ -79,7 +66,6 @@ def unrotate(signs: Array, rotated: Array, columns: int) -> Array:
     Args:
         signs: float32 [B, padded_width(D)].
         rotated: float32 [..., B, padded_width(D)].
-        columns: D.
 
     Returns:
         float32 [..., B, D].
@@ -224,11 +210,6 @@ class KLevels:
 
 def shuffle(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
     """Makes a public shuffle, which makes the hashes of `CountSketch` random, anew for every fake.
-
-    Args:
-        key: Public random key.
-        rows: B.
-        columns: D.
 
     Returns:
         order int32 [B, D], a permutation in each row, and signs float32 [B, D] of -1 and 1.

@@ -88,9 +88,7 @@ class Mechanism(Protocol):
         """Draws the secret bits that are given to the units of some rounds.
 
         Args:
-            source: The source of the bits.
             cohorts: int32 [n], the cohort of each of n rounds.
-            first_round: The number of the first of these rounds.
 
         Returns:
             [R, n, ...], for row r and round i that of unit r * n_cohorts + cohorts[i]; where units
@@ -140,20 +138,10 @@ class Mechanism(Protocol):
         """
 
     def events(self, steps: int) -> Events:
-        """Returns the most that some rounds can cost, as (event, count) pairs.
-
-        Args:
-            steps: The number of rounds.
-        """
+        """Returns the most that some rounds can cost, as (event, count) pairs."""
 
     def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is to be charged before some rounds, as (event, count) pairs.
-
-        Args:
-            spent: All that was charged.
-            first_round: The number of the first of these rounds.
-            steps: The number of these rounds.
-        """
+        """Returns what is to be charged before some rounds, as (event, count) pairs."""
 
     def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
         """Returns what rounds cost in the end; never more than `charged`.
@@ -312,9 +300,6 @@ def rows_of(mechanism: Mechanism) -> int:
     """Returns R, the rows of units: each row holds one unit of every cohort.
 
     Where units are sampled, it is the number of places of a sampled batch.
-
-    Args:
-        mechanism: Any mechanism.
     """
     schedule = mechanism.schedule
     return schedule.batch_capacity or -(-mechanism.n_units // schedule.n_cohorts)
@@ -327,7 +312,6 @@ def pending_charge(events: Events, spent: Events) -> Events:
 
     Args:
         events: What all rounds up to the last one cost.
-        spent: What was charged, for whatever.
     """
     charged: dict[Event, int] = dict(spent)
     return tuple((event, count - charged.get(event, 0)) for event, count in events
@@ -339,8 +323,6 @@ def check_range(n_units: int, bound: Bound, noise: Noise) -> None:
 
     Args:
         n_units: The most units that add to one sum.
-        bound: The bound on their messages.
-        noise: The noise on the sum.
 
     Raises:
         UserError: It could leave int32.
@@ -356,7 +338,6 @@ def release(mechanism: Mechanism, bits: Array, total: Private[Array]) -> Any:
     It is pure. Bits of another shape would broadcast and give two entries the same noise.
 
     Args:
-        mechanism: Any mechanism.
         bits: uint32 of mechanism.bits_shape, uniform, secret, and used for this release only.
         total: Sealed int32 [B, D].
 
@@ -376,7 +357,6 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
     """Returns the sum, still sealed, if the data holder keeps it in private/, else nothing.
 
     Args:
-        mechanism: Any mechanism.
         total: Sealed int32 [B, D].
 
     Returns:

@@ -197,7 +197,6 @@ class CellVotes:
         """Returns the cells and weights of a message; where they break the bound, weights of 0.
 
         Args:
-            key: Random key, not used.
             message: float32 [1, 2 V]: cells, strictly increasing, and then their weights.
 
         Returns:
@@ -301,7 +300,6 @@ def entries_rounded(length: int, products: bool) -> int:
     """Returns how many entries of what a record adds are rounded.
 
     Args:
-        length: Of the vector.
         products: Whether products are released.
     """
     return length + products * (length * (length + 1) // 2)
@@ -646,7 +644,6 @@ class PhaseShares:
 
         Args:
             limit: The squared sensitivity, in integers, of which rounding takes its part.
-            relation: Replace-one or zero-out.
         """
         zero_out = relation == Relation.ZERO_OUT
         rounding = math.sqrt(self.rounded) / (2 if zero_out else 1)
@@ -676,8 +673,6 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
     Args:
         phases: The parts of the message in each phase.
         sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
-        records: n, public.
-        relation: Replace-one or zero-out.
 
     Raises:
         UserError: Messages are too long for the integers that can be summed and noised.

@@ -58,12 +58,6 @@ def projection_matrices(key: Array, rows: int, dimension: int, projected: int) -
     Transposed, a column of R lies in one piece: on a CPU, where teachers answer one by one, the
     products of a row with the columns are the faster for it.
 
-    Args:
-        key: Public random key.
-        rows: B.
-        dimension: D.
-        projected: k.
-
     Returns:
         float32 [B, k, D].
 
@@ -156,7 +150,6 @@ class OneHot:
         """Turns the message of one unit into votes.
 
         Args:
-            key: Random key, not used.
             message: float32 [B, k].
 
         Returns:
@@ -194,7 +187,6 @@ def bin_votes(message: Array, clip: float, bins: int) -> Array:
     Args:
         message: float32 [...].
         clip: The end of the range of the bins.
-        bins: The number of bins.
 
     Returns:
         One-hot votes int32 [..., bins].
@@ -225,7 +217,6 @@ class HistogramMean:
 
         Args:
             noised: Noisy counts int32 [B, k bins].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, k], in units of the message.
@@ -456,7 +447,6 @@ class LabelVotes:
         """Turns scores into votes: 1 where a score is above 0; NaN votes fake.
 
         Args:
-            key: Random key, not used.
             message: Scores float32 [B, 1].
 
         Returns:
@@ -485,7 +475,6 @@ class Majority:
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, 1]: 1 where more than half of the units vote real, else 0.
@@ -507,7 +496,6 @@ class Share:
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, 1], clipped to [0, 1].
@@ -547,9 +535,6 @@ class LabelMechanism(SumMechanism):
     def events(self, steps: int) -> Events:
         """Returns the most that some rounds can cost.
 
-        Args:
-            steps: The number of rounds.
-
         Returns:
             (event, count) pairs; with Laplace noise one event for each entry of each participation.
         """
@@ -588,9 +573,6 @@ def sanitised_event(sanitiser: Sanitiser) -> RenyiEvent:
 
     It is an RDP guarantee at the order of the sanitiser, with the distance of the two draws from
     ideal ones.
-
-    Args:
-        sanitiser: The declared parameters.
     """
     tau = add_up((distance(sigma, 1), 1) for sigma in sanitiser.sigmas)
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity", tau)
@@ -601,8 +583,6 @@ def require_sanitised(mechanism: ConfidentGNMax, sanitiser: Sanitiser, kept: int
     """Refuses a run of which no bound can be released, by what is public of it.
 
     Args:
-        mechanism: The mechanism, with noise.
-        sanitiser: The declared parameters.
         kept: Rounds whose votes are here.
         charged: Rounds of the ledger, all of which must be among them.
 
@@ -623,8 +603,6 @@ def sanitised_totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser:
 
     Args:
         votes: The votes of the mechanism, sealed.
-        mechanism: The mechanism, with noise.
-        sanitiser: The declared parameters.
         charged: Rounds of the ledger, all of which must be among the votes (a number of rounds is
             public).
 
@@ -659,8 +637,6 @@ def upper_bound(sealed: Private[Placed], sanitiser: Sanitiser, bits: BitSource) 
 
     Args:
         sealed: As `sanitised_totals` returns it.
-        sanitiser: The declared parameters.
-        bits: The source of the noise.
 
     Guarantee:
         Unit: a record, through one unit. Relation: replace-one. Cost: `event(sanitiser)`. The bound

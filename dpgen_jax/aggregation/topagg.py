@@ -32,7 +32,6 @@ def votes_needed(n_units: float, beta: float) -> int:
     """Returns the least votes that are a share beta of the units, beta as the decimal it prints as.
 
     Args:
-        n_units: The public number of units that answer.
         beta: Share of the units, 0 < beta <= 1.
     """
     return math.ceil(Fraction(repr(float(beta))) * n_units)
@@ -46,7 +45,6 @@ def threshold_decode(noised: Array, n_units: float, beta: float) -> Array:
 
     Args:
         noised: Noisy votes int32 [B, D].
-        n_units: The public number of units that answer.
         beta: Share of the units, 0 < beta <= 1.
 
     Returns:
@@ -69,7 +67,6 @@ def mean_decode(noised: Array, n_units: float) -> Array:
 
     Args:
         noised: Noisy votes int32 [B, D].
-        n_units: The public number of units that answer.
 
     Returns:
         float32 [B, D].
@@ -100,7 +97,6 @@ class Threshold:
 
         Args:
             noised: int32 [B, D].
-            n_units: The public number of units that answer.
 
         Returns:
             float32 [B, D] in {-1, 0, 1}.
@@ -117,7 +113,6 @@ class Mean:
 
         Args:
             noised: int32 [B, D].
-            n_units: The public number of units that answer.
 
         Returns:
             float32 [B, D].
@@ -215,7 +210,6 @@ def topk_sign(key: Array, message: Array, top_k: int, clip: float = math.inf) ->
     Args:
         key: Random key for the signs.
         message: float32 [..., D].
-        top_k: k.
         clip: Bound on the magnitude of an entry, in units of the message.
 
     Returns:

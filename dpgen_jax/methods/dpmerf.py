@@ -155,7 +155,6 @@ def embedding_loss(features: RandomFeatures, public: Public, fakes: Array, noise
     noise of its size may be is taken to be so large, and its part weighs the less.
 
     Args:
-        features: the embedding.
         public: frequencies and the released embedding.
         fakes: [m, C, ...], m of each class.
         noise: standard deviation of an entry of the embedding.
@@ -222,11 +221,9 @@ def fitting(net: Generator, features: RandomFeatures, noise: float, of_class: in
     """Returns the training of a generator, of records or of codes, on the released embedding.
 
     Args:
-        net: the generator.
         features: the embedding; the loss is `embedding_loss`.
         noise: standard deviation of an entry of the embedding.
         of_class: fakes of each class in a step.
-        config: steps, moving average and optimiser.
     """
     classes, g = features.spec.classes, config.g_optimiser
     rate = optax.cosine_decay_schedule(g.learning_rate, config.generator_steps, FINAL_RATE)

@@ -116,7 +116,6 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 
     Args:
         config: The configuration, with `sigma` set, or None for no noise.
-        spec: The schema of the records; D features each.
 
     Raises:
         UserError: Where the noise is larger than can be drawn for D features.
@@ -137,7 +136,6 @@ def transport_moves(config: Config, x: Array, labels: Array, y: Array, y_labels:
     with respect to a row is its distance to its barycentre under P.
 
     Args:
-        config: The configuration.
         x: float32 [B, D].
         labels: int32 [B].
         y: float32 [m, D].

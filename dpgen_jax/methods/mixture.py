@@ -122,14 +122,7 @@ Verbs = dict[str, Any]
 
 def rounds_of_mixture(s: Sizes, spec: ImageSpec, bounds: tuple[Moments, ...], sigma: float
                       ) -> tuple[Verbs, ...]:
-    """Returns the verbs of the rounds of classes, of what is within them, of means and of cells.
-
-    Args:
-        s: The sizes.
-        spec: The schema of the images.
-        bounds: Of these four kinds of rounds.
-        sigma: The noise multiplier of a round.
-    """
+    """Returns the verbs of the rounds of classes, of what is within them, of means and of cells."""
     classes, spread, means, cells = bounds
 
     def absorb_classes(key: Array, public: Public, query: PyTree, released: Array
@@ -166,12 +159,7 @@ def rounds_of_mixture(s: Sizes, spec: ImageSpec, bounds: tuple[Moments, ...], si
 
 
 def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
-    """Returns the `ask` of the rounds of cells.
-
-    Args:
-        s: The sizes.
-        white: As in `gaussians.scale`.
-    """
+    """Returns the `ask` of the rounds of cells."""
     return lambda key, public: Query(public.centre, public.basis, public.centres,
                                      gaussians.scale(s, public, white))
 
@@ -181,11 +169,6 @@ def rounds_of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: f
     """Returns the verbs of the rounds of a classifier.
 
     Args:
-        records: n, public.
-        spec: The schema of the images.
-        bound: Of these rounds.
-        sigma: The noise multiplier of a round.
-        rounds: How many there are.
         generator: `finalize` and `sample` of the mixture, which keeps all samples.
     """
     def described(key: Array, public: Public) -> tuple[Array, Array]:
@@ -375,7 +358,6 @@ def raw(noised: Array, n_units: float) -> Array:
 
     Args:
         noised: int32 [1, D].
-        n_units: Not used.
     """
     del n_units
     return noised.astype(jnp.float32)

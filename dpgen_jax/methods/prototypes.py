@@ -323,11 +323,6 @@ def orthonormal(key: Array, n: int, m: int) -> Array:
     No matrix is decomposed: a call of LAPACK within a step of several CPU devices waits for threads
     that wait for it.
 
-    Args:
-        key: Random key.
-        n: How many.
-        m: Their dimension.
-
     Returns:
         float32 [n, m, m], whose rows are a basis: uniformly distributed, but for the signs of rows.
 

@@ -196,7 +196,6 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
     """Draws weights as published, from shapes by name.
 
     Args:
-        key: of all draws.
         convolutional: kernels that are truncated normal with scale 0.02.
         linear: kernels that are normal with standard deviation 0.02.
         zeros: offsets.

@@ -41,7 +41,6 @@ def get(method: str, name: str | None = None) -> tuple[str, Preset]:
     """Returns a preset and its name; an old name is reported on stderr.
 
     Args:
-        method: name of the method.
         name: of the preset, new or old (`RENAMED` of its module); the first if left out.
 
     Raises:
@@ -71,9 +70,6 @@ class _Listing(ModuleType):
 
     def __call__(self, method: str) -> dict[str, str]:
         """Returns for each preset of a method one line: its promise, its data, and its source.
-
-        Args:
-            method: The name of the method.
 
         Raises:
             UserError: There is no such method.

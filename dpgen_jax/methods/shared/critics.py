@@ -335,14 +335,7 @@ def pixels(records: Records) -> Array:
 
 
 def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Extra) -> Method:
-    """Returns the method for images of this schema.
-
-    Args:
-        config: the configuration.
-        spec: the schema.
-        runtime: precision of the critics' moments.
-        extra: the part in which systems differ.
-    """
+    """Returns the method for images of this schema."""
     released_by, public_fakes = mechanism(config, spec), fakes(config, spec)
     net_g, net_d = ResNet(config.generator, spec), Critic(config.critic, spec)
     to_logits = losses.LOGIT_SLOPES[config.logit_slope]

@@ -81,7 +81,6 @@ def dpsgd(config: DpSgd, columns: int, norm: float | None = None) -> SumMechanis
 
     Args:
         config: the configuration; `records` is known.
-        columns: entries of a gradient.
         norm: the largest norm of a message, where it is not `config.clip`.
     """
     sigma, records = config.sigma or 0.0, config.n_records
@@ -198,9 +197,6 @@ def build_gan(config: GanConfig, spec: Spec, players: Players,
     """Returns the GAN for records of this schema.
 
     Args:
-        config: the configuration.
-        spec: the schema.
-        players: the networks and their optimisers.
         constrain: a map of the discriminator's weights, applied after each step.
     """
     record_loss, fake_loss, generator_loss = LOSSES[config.loss]

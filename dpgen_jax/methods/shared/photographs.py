@@ -76,10 +76,6 @@ def preset(config: Any, photographs: Photographs, epsilon: float, source: str,
     """Returns a preset for photographs.
 
     Args:
-        config: The method's `Config`.
-        photographs: What it is for.
-        epsilon: Its target.
-        source: As in `Preset`.
         *differs: What else differs from the source, a line each; nothing where that is this
             library.
     """

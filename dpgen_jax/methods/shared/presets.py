@@ -52,7 +52,6 @@ def stated(presets: Mapping[str, Preset], differs: Mapping[str, tuple[str, ...]]
     """Returns presets that say what all presets of their source have in common.
 
     Args:
-        presets: by name.
         differs: by source, lines that come before those of a preset itself.
     """
     return {name: dataclasses.replace(
@@ -65,7 +64,6 @@ def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mappin
     """Returns presets with what they serve where the user names none.
 
     Args:
-        presets: by name.
         own: the names of those that serve the data set by whose name theirs begins.
         general: {name of a new preset, which serves any other data: the one that it is like}.
     """
