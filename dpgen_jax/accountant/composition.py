@@ -27,7 +27,6 @@ from decimal import ROUND_CEILING, Context
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, gammaln, ndtr, ndtri
 
 from dpgen_jax.accountant import pld
@@ -182,9 +181,7 @@ def convert_renyi(rdp: Values, order: Values, delta: float, conversion: Conversi
     """
     if conversion == "classic":
         return rdp + math.log(1 / delta) / (order - 1)
-    if conversion == "improved":
-        return rdp + np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
-    raise UserError(f"conversion must be 'improved' or 'classic', got {conversion!r}")
+    return rdp + np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
 
 
 def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: float,
@@ -220,46 +217,8 @@ def _from_rdp(rdp: Values, orders: Values, delta: float) -> float:
     return max(0.0, float(np.min(convert_renyi(rdp, orders, delta, "improved") + ROUNDING * size)))
 
 
-def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
-                 orders: Sequence[float] | np.ndarray | None = None) -> float:
-    """Epsilon of a divergence in proportion to the order, RDP(a) = c * a, which is c-zCDP.
-
-    Args:
-        c: The factor, 0 to inf.
-        orders: The grid that is searched, all > 1; by default the optimum over all real orders.
-
-    Returns:
-        Epsilon >= 0.
-    """
-    if c == 0 or c == math.inf:
-        return c
-    if orders is not None:
-        grid = np.asarray(orders, float)
-        if grid.size == 0 or not np.all(grid > 1):
-            raise UserError("orders must be numbers above 1, at least one")
-        return max(0.0, float(np.min(convert_renyi(c * grid, grid, delta, conversion))))
-    best = math.sqrt(math.log(1 / delta) / c)  # order - 1 at the optimum of the classic conversion
-    if conversion == "classic":
-        return c + 2 * c * best
-
-    def bound(log_excess: float) -> float:
-        order = 1 + math.exp(log_excess)
-        return float(convert_renyi(c * order, order, delta, conversion))
-
-    # The optimum of the improved conversion is near the classic one. Any order gives a valid bound,
-    # so the accuracy of this search is no matter of proof.
-    centre = math.log(best)
-    optimum = minimize_scalar(bound, bounds=(centre - 5, centre + 3), method="bounded",
-                              options={"xatol": 1e-9})
-    return max(0.0, float(optimum.fun))
-
-
-def zcdp_for(epsilon: float, delta: float,
-             conversion: Literal["exact", "improved", "classic"] = "exact") -> float:
-    """The largest c = mu^2 / 2 whose epsilon at `delta` is at most `epsilon`, by one accountant.
-
-    Args:
-        conversion: "exact" uses the Gaussian delta itself, the others `zcdp_epsilon`.
+def zcdp_for(epsilon: float, delta: float) -> float:
+    """The largest c = mu^2 / 2 of Gaussian releases whose exact epsilon at `delta` is in a target.
 
     Raises:
         UserError: Unless 0 < epsilon < inf and 0 < delta < 1.
@@ -269,9 +228,7 @@ def zcdp_for(epsilon: float, delta: float,
         raise UserError(f"epsilon must be positive and finite, got {epsilon}")
 
     def affords(c: float) -> bool:
-        if conversion == "exact":
-            return exact_epsilon(math.sqrt(2 * c), 0.0, delta) <= epsilon
-        return zcdp_epsilon(c, delta, conversion) <= epsilon
+        return exact_epsilon(math.sqrt(2 * c), 0.0, delta) <= epsilon
 
     too_much = 1.0
     while affords(too_much):

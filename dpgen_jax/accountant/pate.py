@@ -1,12 +1,12 @@
-"""Data-dependent Renyi differential privacy of votes: GNMax, LNMax, majorities and TopAgg.
+"""Data-dependent Renyi differential privacy of votes: GNMax, majorities and TopAgg.
 
 Every bound here depends on teachers' votes, so it is as private as they are: it decides nothing and
 is not an epsilon. Only a cost of Confident-GNMax may be published, and only through
 `smooth_sensitivity`.
 
-Shapes: Q queries, m classes, A orders, L moments; for TopAgg Q rows of sums (one for each queried
-fake) and D entries. Votes are whole numbers; noise and thresholds are in votes; orders are above 1.
-All logarithms are natural. What is out of range is refused with a UserError.
+Shapes: Q queries, m classes, A orders; for TopAgg Q rows of sums (one for each queried fake) and D
+entries. Votes are whole numbers; noise and thresholds are in votes; orders are above 1. All
+logarithms are natural. What is out of range is refused with a UserError.
 
 GNMax and Confident-GNMax. Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson,
 "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8
@@ -15,8 +15,8 @@ one vote from a class to another: L2 sensitivity sqrt(2) of the counts, 1 of the
 the counts of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D', in
 that direction. It applies to a released argmax, never to released noisy sums.
 
-LNMax, and noisy majorities of two labels. Source: Papernot et al., ICLR 2017 (arXiv 1610.05755),
-Theorem 3, as PATE-GAN (Jordon et al., ICLR 2019) uses it.
+Noisy majorities of two labels. The published bound is that of Papernot et al., ICLR 2017 (arXiv
+1610.05755), Theorem 3, as PATE-GAN (Jordon et al., ICLR 2019) uses it; `count_test_rdp` is exact.
 
 TopAgg: sums of top-k sign votes with noise, thresholded to signs. Source: Wang et al., "DataLens",
 CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5. Unit: one teacher. Neighbouring: one
@@ -333,68 +333,6 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
     return max(0.0, float(np.min(by_order)))
 
 
-def lnmax_log_q(counts: ArrayLike, rate: float, rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The logarithm of an upper bound on the chance that LNMax releases another class than j*.
-
-    A class g votes behind wins with probability at most (2 + rate g) / (4 e^(rate g)); rounding, j*
-    and the cap 1 - 1/m are as in `gnmax_log_q`.
-
-    Args:
-        rate: 1 / scale of the Laplace noise on each count (the papers' gamma or lambda).
-
-    Returns:
-        Logarithms [Q].
-    """
-    lead = require_positive("rate", rate) * leads(counts, rounding)
-    tail = (2 + np.abs(lead)) / 4 * np.exp(-np.abs(lead))
-    with np.errstate(divide="ignore"):  # a tail below the smallest float: ln q = -inf
-        log_q = np.log(np.where(lead < 0, 1 - tail, tail).sum(axis=1))
-    return np.minimum(log_q, math.log1p(-1 / np.shape(counts)[1]))
-
-
-def moments_laplace(log_q: ArrayLike, rate: float, moments: ArrayLike) -> np.ndarray:
-    """The moments alpha(l) of one LNMax query, at most.
-
-    alpha(l) is the smaller one of 2 rate^2 l (l + 1), and
-    ln[(1 - q) ((1 - q) / (1 - q e^(2 rate)))^l + q e^(2 rate l)], which is valid only for
-    q < (e^(2 rate) - 1) / (e^(4 rate) - 1). One teacher moves two counts, hence 2 rate.
-    alpha(l) = l RDP(l + 1), so `epsilon_of(alpha / l, l + 1, delta)` converts a total.
-
-    Args:
-        log_q: Logarithms of upper bounds on q [Q].
-        rate: 1 / scale of the noise.
-        moments: l > 0 [L].
-
-    Returns:
-        Moments [Q, L].
-    """
-    moments, q = np.asarray(moments, float), np.exp(np.asarray(log_q, float))[:, None]
-    if moments.size == 0 or not np.all(moments > 0):
-        raise UserError("moments must be positive numbers, at least one")
-    twice = 2 * require_positive("rate", rate)
-    cap = twice * rate * moments * (moments + 1)
-    with np.errstate(all="ignore"):
-        log_a = np.log1p(q * np.expm1(twice) / (1 - q * np.exp(twice)))
-        bound = np.log1p((1 - q) * np.expm1(moments * log_a) + q * np.expm1(moments * twice))
-        valid = q < 1 / (np.exp(twice) + 1)
-    return np.where(valid, np.minimum(bound, cap), cap)
-
-
-def lnmax_moments(counts: ArrayLike, rate: float, moments: ArrayLike,
-                  rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The sum of `moments_laplace` over queries; ex-post, as `confident_gnmax_rdp`.
-
-    Args:
-        rate: 1 / scale of the noise.
-        moments: l > 0 [L].
-
-    Returns:
-        Moments [L].
-    """
-    log_q = lnmax_log_q(counts, rate, rounding)
-    return total_over_queries(lambda part: moments_laplace(part, rate, moments), log_q)
-
-
 def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
                    orders: ArrayLike) -> np.ndarray:
     """One test whether a count + noise >= needed, for every count 0..most.
@@ -408,10 +346,10 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
     noisy count, so it never exceeds the data-independent cost of that. Nor does it exceed what the
     theorem says (PATE, Theorem 3; PATE-GAN, Theorem 2), which asks for two things: each query is
     (epsilon, 0)-private, and q bounds the chance of another outcome than the likeliest. ONE Laplace
-    noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
-    as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
-    law. Both ways need that the bit is all that is released: of a released count only the
-    data-independent cost holds. Sums over queries are ex-post, as of `confident_gnmax_rdp`.
+    noise on ONE count that moves by 1 gives epsilon = 1 / scale, and q is the smaller chance; but q
+    is all that it knows of the law. Both ways need that the bit is all that is released: of a
+    released count only the data-independent cost holds. Sums over queries are ex-post, as of
+    `confident_gnmax_rdp`.
 
     Args:
         needed: The smallest count that passes.
@@ -499,19 +437,6 @@ class TopAgg:
         zero = above + np.log1p(-np.exp(below - above))
         return np.stack([log_ndtr((-at - f) / self.sigma), zero,
                          log_ndtr((f - at) / self.sigma)], axis=-1)
-
-    def log_match(self, sums: ArrayLike, signs: ArrayLike) -> np.ndarray:
-        """Theorem 5, mended: the logarithm of the probability that these very signs are released.
-
-        Args:
-            sums: Votes [Q, D].
-            signs: The outcome [Q, D] in {-1, 0, 1}.
-
-        Returns:
-            ln Pr[M = signs] for each row [Q]; 1 - Pr is the q of Theorem 4.
-        """
-        index = np.asarray(signs, int)[..., None] + 1
-        return np.take_along_axis(self.laws(sums), index, -1)[..., 0].sum(-1)
 
     def log_q(self, sums: ArrayLike) -> np.ndarray:
         """The logarithm of q: the chance of another outcome than the likeliest one; it is exact.
