@@ -81,6 +81,32 @@ class CompactBound(Bound, Protocol):
         """Returns a sum int32 [B, D] with compact messages int32 [n, ...] added."""
 
 
+def require_whole(bound: object, **least: int) -> None:
+    """Makes fields of a frozen bound plain integers; raises UserError below the least of each."""
+    for name, smallest in least.items():
+        value = operator.index(getattr(bound, name))
+        object.__setattr__(bound, name, value)
+        if value < smallest:
+            raise UserError(f"{name} is {value}; at least {smallest} is needed")
+
+
+def squares_within(entries: Array, limit: int) -> Array:
+    """Checks that the sum of squares over the last axis is at most `limit`, exactly.
+
+    Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
+    the way does not come back, as rounding is monotone and nothing that is added is negative.
+
+    Args:
+        entries: int32 [..., D].
+        limit: Below 2^24.
+
+    Returns:
+        bool [..., 1].
+    """
+    row = entries.astype(jnp.float32)
+    return jnp.sum(row * row, -1, keepdims=True) <= limit
+
+
 def assert_message(message: Array, columns: int | None = None) -> None:
     """Checks the shape and type of a message when a program is traced.
 
@@ -233,7 +259,7 @@ class FewRows:
     rows: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", operator.index(self.rows))
+        require_whole(self, rows=1)
         if self.rows < self.bound.rows:
             raise UserError(f"a message has {self.rows} rows, of which {self.bound.rows} may be "
                             "used; it must have as many")

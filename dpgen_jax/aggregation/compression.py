@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from typing import ClassVar
 
 import chex
@@ -27,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole
 from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits, select_top_k
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
@@ -133,11 +132,7 @@ class KLevels:
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        for name, least in (("levels", 2), ("columns", 1), ("rows", 1)):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < least:
-                raise UserError(f"{name} is {value}; at least {least} needed")
+        require_whole(self, levels=2, columns=1, rows=1)
         if self.max_abs**2 * self.columns >= 2**31:
             raise UserError(f"{self.levels} levels are too many for {self.columns} columns; use "
                             f"at most {math.isqrt((2**31 - 1) // self.columns) + 1}")
@@ -276,11 +271,7 @@ class CountSketch:
     columns: int
 
     def __post_init__(self) -> None:
-        for name in ("depth", "width", "columns"):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < 1:
-                raise UserError(f"the {name} of a sketch is {value}; at least 1 is needed")
+        require_whole(self, depth=1, width=1, columns=1)
         # They meet in rows i and j where (i - j)(a - a') is a multiple of the width.
         if (self.depth - 1) * (self.blocks - 1) >= self.width:
             raise UserError(f"a sketch of {self.depth} x {self.width} is too narrow for "

@@ -155,8 +155,13 @@ def padded_table(sigma: float) -> np.ndarray:
     """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number that is above every draw."""
     values = thresholds(sigma)
     size = (1 << len(values).bit_length()) - 1
-    data = b"".join(v.to_bytes(12, "big") for v in values) + b"\xff" * 12 * (size - len(values))
-    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(size, 3)
+    return _words((*values, *[2**96 - 1] * (size - len(values))))
+
+
+def _words(values: tuple[int, ...]) -> np.ndarray:
+    """Returns 96-bit numbers as uint32 [n, 3], the highest word first; read-only."""
+    data = b"".join(value.to_bytes(12, "big") for value in values)
+    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(len(values), 3)
     table.setflags(write=False)
     return table
 
@@ -171,7 +176,8 @@ def thresholds(sigma: float) -> tuple[int, ...]:
     Args:
         sigma: In steps of the integer grid.
     """
-    cumulated = _recurrence(sigma) if sigma >= 64 else _reference(sigma)
+    cumulated = _recurrence(sigma) if sigma >= 64 else (
+        _inside(sigma, m) for m in range(int(14 * sigma) + 2))
     values: list[int] = []
     for value in cumulated:
         rounded = _threshold(value)
@@ -193,13 +199,8 @@ def _inside(sigma: float, m: int) -> int:
         return int(mpmath.floor(mpmath.ldexp(inside, FIXED)))
 
 
-def _reference(sigma: float) -> Iterator[int]:
-    """Yields P(|X| <= m) as fixed-point integers for all m in turn."""
-    return (_inside(sigma, m) for m in range(int(14 * sigma) + 2))
-
-
 def _recurrence(sigma: float) -> Iterator[int]:
-    """Yields the same for sigma >= 64, summed up from P(X = m).
+    """Yields P(|X| <= m) as fixed-point integers for sigma >= 64, summed up from P(X = m).
 
     With h = 1 / sigma, x = m h and phi the normal density, exp(x t - t^2 / 2) generates the Hermite
     polynomials, and integrating over |t| <= h / 2 gives
@@ -588,7 +589,4 @@ def thresholds_as_words(scale: float, digits: int) -> np.ndarray:
     Args:
         scale: In steps of the integer grid.
     """
-    data = b"".join(value.to_bytes(12, "big") for value in laplace_thresholds(scale, digits))
-    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(digits, 3)
-    table.setflags(write=False)
-    return table
+    return _words(laplace_thresholds(scale, digits))

@@ -37,7 +37,7 @@ from dpgen_jax.accountant.events import (
 )
 from dpgen_jax.accountant.smooth_sensitivity import Placed, Sanitiser
 from dpgen_jax.aggregation.bound import add_up as bound_add_up
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole
 from dpgen_jax.aggregation.mechanism import SumMechanism, check_range
 from dpgen_jax.aggregation.noise import (
     BitSource,
@@ -48,6 +48,7 @@ from dpgen_jax.aggregation.noise import (
     draw_one,
 )
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.topagg import votes_needed
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private, UserError, unseal
 
@@ -137,11 +138,7 @@ class OneHot:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("bins", 2), ("columns", 1), ("rows", 1)):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < least:
-                raise UserError(f"{name} is {value}; at least {least} needed")
+        require_whole(self, bins=2, columns=1, rows=1)
         if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
             raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0, the range "
                             "that the bins divide")
@@ -331,7 +328,7 @@ class ConfidentGNMax:
     @property
     def votes_needed(self) -> int:
         """The threshold in votes, with the share as the decimal that it prints as."""
-        return math.ceil(Fraction(repr(float(self.threshold))) * self.n_units)
+        return votes_needed(self.n_units, self.threshold)
 
     def private_inputs(self, source: BitSource, cohorts: np.ndarray, first_round: int
                        ) -> np.ndarray:
@@ -439,9 +436,7 @@ class LabelVotes:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", operator.index(self.rows))
-        if self.rows < 1:
-            raise UserError(f"rows is {self.rows}; at least 1 needed")
+        require_whole(self, rows=1)
 
     def project(self, key: Array, message: Array) -> Array:
         """Turns scores into votes: 1 where a score is above 0; NaN votes fake.

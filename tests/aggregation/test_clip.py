@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.clip import GridMean, RowL2, _squares_within
+from dpgen_jax.aggregation.clip import GridMean, RowL2, halves_within
 from dpgen_jax.core.types import UserError
 
 DRAWS = 100_000
 PROJECT = jax.jit(RowL2.project, static_argnums=0)
-WITHIN = jax.jit(_squares_within)
+WITHIN = jax.jit(halves_within)
 SMALL = RowL2(0.01, 10, 4, 32)
 WIDE = RowL2(1.0, 784, 4, 224)
 

@@ -187,7 +187,7 @@ def test_the_whole_batch_is_charged_for_every_row_of_the_sketch():
 
 
 @pytest.mark.parametrize(("fields", "text"), [
-    ((0, 9, 9), "depth of a sketch is 0"), ((1, 0, 9), "width of a sketch is 0"),
+    ((0, 9, 9), "depth is 0"), ((1, 0, 9), "width is 0"),
     ((5, 16, 784), "too narrow")])
 def test_sketches_that_mean_nothing_are_refused(fields, text):
     with pytest.raises(UserError, match=text):

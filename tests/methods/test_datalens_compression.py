@@ -131,17 +131,6 @@ def test_every_data_set_has_one_preset_of_each():
     assert set(ALL) == names
 
 
-@pytest.mark.parametrize(("fields", "text"), [
-    ({"aggregate": "d2p", "levels": 1}, "levels is 1"),
-    ({"aggregate": "d2p", "levels": 0}, "levels is 0"),
-    ({"aggregate": "fetchsgd", "sketch_rows": 0}, "sketch_rows is 0"),
-    ({"aggregate": "fetchsgd", "sketch_columns": -1}, "sketch_columns is -1"),
-    ({"aggregate": "fetchsgd", "sketch_columns": 2}, "too narrow")])
-def test_settings_that_mean_nothing_are_named(fields, text):
-    with pytest.raises(UserError, match=text):
-        datalens.mechanism(dataclasses.replace(CONFIG, **fields), small_datalens.SPEC)
-
-
 def test_the_published_sweep_leaves_out_every_component():
     """Each is another method at the same budget."""
     rows = {cell.label: cells.job(sweep, cell) for sweep in (

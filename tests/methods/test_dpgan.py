@@ -224,15 +224,6 @@ def test_the_weaker_relation_costs_less_and_is_said():
                                   1e-5) < composition.epsilon_of(replace.events(50), 1e-5)
 
 
-@pytest.mark.parametrize(("fields", "words"), [
-    ({"batch": 51}, "there are 50 records"), ({"batch": 0}, "batch is 0"),
-    ({"clip": 0.0}, "clip is 0"), ({"clip": float("nan")}, "clip is nan"),
-    ({"sigma": -1.0}, "sigma is -1"), ({"steps": 0}, "at least 1"), ({"ema": 1.0}, "ema is 1")])
-def test_bad_settings_are_one_clear_line(fields, words):
-    with pytest.raises(UserError, match=words):
-        dataclasses.replace(CONFIG, **fields)
-
-
 def test_a_number_of_records_that_is_not_the_data_sets_is_refused():
     assert calibrate_config.with_records(dataclasses.replace(CONFIG, records=None), 50) == CONFIG
     with pytest.raises(UserError, match="records is 50, and the data set has 49"):

@@ -15,7 +15,7 @@ from small_dpmerf import IMAGE, TABLE, records
 from dpgen_jax import presets
 from dpgen_jax.accountant.events import PoissonGaussianEvent
 from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.core.types import Records
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf_ae
 from dpgen_jax.nets.image import GeneratorNet
@@ -123,21 +123,3 @@ def test_presets_can_be_built(name):
     config = dataclasses.replace(preset.config, records=preset.records, sigma=1.0)
     mechanism = dpmerf_ae.mechanism(config, preset.spec)
     assert mechanism.n_units == preset.records and mechanism.relation == "replace-one"
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("embedding_steps", 0), ("embedding_steps", 5), ("hidden", 0), ("code", 0), ("fakes", 0),
-    ("generator_steps", 0), ("ema", 1.0), ("sigma", -1.0), ("batch", 41), ("clip", 0.0)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})
-
-
-def test_codes_are_not_moved():
-    with pytest.raises(UserError, match="warp is 0.2, which moves images; this generator makes"):
-        dataclasses.replace(CONFIG, generator=GeneratorNet(8, 16, warp=0.2))
-
-
-def test_too_few_fakes_are_refused_before_anything_is_spent():
-    with pytest.raises(UserError, match="fakes is 5.* 6 or above"):
-        dpmerf_ae.build(dataclasses.replace(CONFIG, fakes=5), IMAGE)

@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 
 from dpgen_jax import presets
 from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
+from dpgen_jax.core.types import EMPTY, ImageSpec
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpsinkhorn
 from dpgen_jax.nets.image import GeneratorNet
@@ -82,13 +82,6 @@ def test_empty_slots_take_no_part():
                    np.append(labels, [EMPTY, EMPTY]))
     np.testing.assert_allclose(few, padded, atol=1e-5)
     assert np.isfinite(padded).all()
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("clip", 0.0), ("entropy", 0.0), ("iterations", 0), ("debias", -1.0), ("ema", 1.0)])
-def test_a_field_out_of_range_is_named(field, value):
-    with pytest.raises(UserError, match=f"{field} is {value}"):
-        dataclasses.replace(CONFIG, **{field: value})
 
 
 @pytest.mark.long

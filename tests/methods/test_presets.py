@@ -108,11 +108,6 @@ def test_the_librarys_accountant_says_the_same(method, name):
     assert mechanism.n_units <= preset.records
 
 
-@cases
-def test_a_preset_names_its_source(method, name):
-    assert len(presets.all_of(method)[name].source) > 20
-
-
 @pytest.mark.parametrize("method", MU_SQUARED)
 def test_a_step_too_many_and_noise_too_small_are_seen(method):
     """The planted faults: what the table declares within its budget would not be with them."""
