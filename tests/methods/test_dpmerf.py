@@ -14,12 +14,10 @@ from small_dpmerf import IMAGE, TABLE, records
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import SeededBits
-from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Records
-from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle, loop
+from dpgen_jax.run import loop
 
 N = 20
 CONFIG = dpmerf.Config(records=N, features=12, windows=(0, 2), sigma=0.0, batch=30,
@@ -174,27 +172,3 @@ def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
     made = np.asarray(jax.jit(trained.sample)(fitted, jax.random.key(1), labels))
     levels = [made[np.asarray(labels) == c].mean() for c in range(3)]
     assert levels[1] > 0.75 and max(levels[0], levels[2]) < 0.25
-
-
-# Presets, whole runs, bad input.
-
-@pytest.mark.long
-@pytest.mark.parametrize("spec", [IMAGE, TABLE])
-def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec, N)
-    config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = lifecycle.run(
-        lifecycle.Request(
-            "dpmerf",
-            "mine",
-            config,
-            Budget(3.0, 1e-3),
-            Runtime(devices=1, chunk=5),
-            tmp_path / "run",
-        ),
-        Dataset("rows", spec, own.x, own.y),
-        lambda line: 0,
-    )
-    x, labels = made.sample(7)
-    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
-    assert made.privacy["epsilon"] == 3.0 and made.config.records == N

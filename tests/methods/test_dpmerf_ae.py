@@ -12,14 +12,10 @@ import small_datalens
 from jax.flatten_util import ravel_pytree
 from small_dpmerf import IMAGE, TABLE, records
 
-from dpgen_jax import presets
 from dpgen_jax.accountant.events import PoissonGaussianEvent
-from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Records
-from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf_ae
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle
 
 N = 40
 CONFIG = dpmerf_ae.Config(records=N, batch=10, clip=0.7, sigma=1.0, steps=5, embedding_steps=2,
@@ -98,28 +94,3 @@ def test_the_loss_is_that_of_each_record_alone():
     x = jax.random.uniform(jax.random.key(1), (3, 4, 4, 1))
     alone = [float(net.loss(params, x[i:i + 1])) for i in range(3)]
     assert float(net.loss(params, x)) == pytest.approx(np.mean(alone), rel=1e-5)
-
-
-@pytest.mark.parametrize("spec", [pytest.param(IMAGE, marks=pytest.mark.slow),
-                                  pytest.param(TABLE, marks=pytest.mark.long)])
-def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec, N)
-    config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = lifecycle.run(
-        lifecycle.Request(
-            "dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1), tmp_path / "run"
-        ),
-        Dataset("rows", spec, own.x, own.y),
-        lambda line: 0,
-    )
-    x, labels = made.sample(7)
-    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
-    assert made.privacy["epsilon"] == 3.0 and set(made.model) == {"generator", "decoder"}
-
-
-@pytest.mark.parametrize("name", presets.all_of("dpmerf_ae"))
-def test_presets_can_be_built(name):
-    preset = presets.all_of("dpmerf_ae")[name]
-    config = dataclasses.replace(preset.config, records=preset.records, sigma=1.0)
-    mechanism = dpmerf_ae.mechanism(config, preset.spec)
-    assert mechanism.n_units == preset.records and mechanism.relation == "replace-one"
