@@ -123,12 +123,7 @@ def assert_message(message: Array, columns: int | None = None) -> None:
 def add_up(total: Array, contributions: Array) -> Array:
     """Returns a sum with contributions added; in integers, so that their order does not matter.
 
-    Args:
-        total: int32 [B, D].
-        contributions: int32 [n, B, D].
-
-    Returns:
-        int32 [B, D].
+    From `total` int32 [B, D] and `contributions` int32 [n, B, D] to int32 [B, D].
     """
     chex.assert_type([total, contributions], jnp.int32)
     chex.assert_shape(contributions, (None, *total.shape))
@@ -195,11 +190,7 @@ class Unbounded:
 
         Of the two zeros it takes the positive one: the bits of the other are -2^31.
 
-        Args:
-            message: float32 [B, D].
-
-        Returns:
-            int32 [B, D].
+        From `message` float32 [B, D] to int32 [B, D].
         """
         assert_message(message, self.columns)
         usual = jnp.isfinite(message) & (message != 0)
@@ -218,11 +209,7 @@ class Unbounded:
 def as_float(bits: Array, answers: float) -> Array:
     """Decodes the bits of a message, exactly.
 
-    Args:
-        bits: int32 [B, D].
-
-    Returns:
-        float32 [B, D].
+    From `bits` int32 [B, D] to float32 [B, D].
     """
     del answers
     chex.assert_type(bits, jnp.int32)

@@ -264,11 +264,7 @@ class GridMean:
     def __call__(self, noised: Array, n_units: float) -> Array:
         """Decodes a noisy sum.
 
-        Args:
-            noised: int32 [B, D].
-
-        Returns:
-            float32 [B, D].
+        From `noised` int32 [B, D] to float32 [B, D].
         """
         chex.assert_rank(noised, 2)
         chex.assert_type(noised, jnp.int32)

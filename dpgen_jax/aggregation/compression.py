@@ -45,12 +45,8 @@ def random_signs(key: Array, rows: int, columns: int) -> Array:
 def rotate(signs: Array, x: Array) -> Array:
     """Returns H S x.
 
-    Args:
-        signs: float32 [B, padded_width(D)].
-        x: float32 [..., B, D].
-
-    Returns:
-        float32 [..., B, padded_width(D)].
+    From `signs` float32 [B, padded_width(D)] and `x` float32 [..., B, D] to float32 [..., B,
+    padded_width(D)].
     """
     chex.assert_rank(signs, 2)
     chex.assert_axis_dimension(signs, -1, padded_width(x.shape[-1]))
@@ -62,12 +58,8 @@ def rotate(signs: Array, x: Array) -> Array:
 def unrotate(signs: Array, rotated: Array, columns: int) -> Array:
     """Returns the inverse of `rotate`, S H.
 
-    Args:
-        signs: float32 [B, padded_width(D)].
-        rotated: float32 [..., B, padded_width(D)].
-
-    Returns:
-        float32 [..., B, D].
+    From `signs` float32 [B, padded_width(D)] and `rotated` float32 [..., B, padded_width(D)] to
+    float32 [..., B, D].
     """
     chex.assert_axis_dimension(rotated, -1, padded_width(columns))
     return (signs * hadamard_transform(rotated))[..., :columns]
@@ -307,11 +299,7 @@ class CountSketch:
     def estimates(self, table: Array) -> Array:
         """Estimates the coordinates: of each the median over the rows of the sketch.
 
-        Args:
-            table: [..., depth * width].
-
-        Returns:
-            [..., D].
+        From `table` [..., depth * width] to [..., D].
         """
         chex.assert_axis_dimension(table, -1, self.size)
         row, at = np.ogrid[:self.depth, :self.columns]
@@ -407,11 +395,7 @@ class SketchedSigns:
     def unsketch(self, released: Array) -> Array:
         """Returns the k largest estimates of a released sketch, and zeros elsewhere.
 
-        Args:
-            released: float32 [B, depth * width].
-
-        Returns:
-            float32 [B, D].
+        From `released` float32 [B, depth * width] to float32 [B, D].
         """
         estimates = self.sketch.estimates(released)
         largest = select_top_k(magnitude_bits(estimates), self.votes.top_k)

@@ -353,11 +353,7 @@ class RoundedGaussian:
     def draw(self, words: np.ndarray) -> np.ndarray:
         """Returns draws made of uniform bits, on the host: those that `sample` returns.
 
-        Args:
-            words: uint32 [n, 3].
-
-        Returns:
-            int64 [n].
+        From `words` uint32 [n, 3] to int64 [n].
         """
         table = thresholds(self.sigma)
         sizes = [bisect.bisect_right(table, (first & 0x7FFFFFFF) << 64 | second << 32 | third)

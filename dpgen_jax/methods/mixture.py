@@ -356,8 +356,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 def raw(noised: Array, n_units: float) -> Array:
     """Decodes a noisy sum as it is, in integers of the grid: float32 [1, D].
 
-    Args:
-        noised: int32 [1, D].
+    With `noised` int32 [1, D].
     """
     del n_units
     return noised.astype(jnp.float32)

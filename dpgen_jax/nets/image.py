@@ -161,12 +161,7 @@ class Generator(nn.Module):
 def join(x: Array, onehot: Array) -> Array:
     """Joins the label to x as further channels, constant over each map.
 
-    Args:
-        x: [N, ..., c].
-        onehot: [N, classes].
-
-    Returns:
-        [N, ..., c + classes].
+    From `x` [N, ..., c] and `onehot` [N, classes] to [N, ..., c + classes].
     """
     maps = onehot.reshape(len(onehot), *[1] * (x.ndim - 2), onehot.shape[-1])
     return jnp.concatenate([x, jnp.broadcast_to(maps, (*x.shape[:-1], onehot.shape[-1]))], -1)

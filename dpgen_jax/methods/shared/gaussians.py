@@ -58,8 +58,7 @@ def shrink(matrix: Array, below: Array) -> Array:
 def positive(matrix: Array) -> Array:
     """Returns the nearest positive semi-definite matrix.
 
-    Args:
-        matrix: float32 [k, k].
+    With `matrix` float32 [k, k].
     """
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * jnp.maximum(values, 0)) @ vectors.T
@@ -68,8 +67,7 @@ def positive(matrix: Array) -> Array:
 def root(matrix: Array) -> Array:
     """Returns R with R R^T the nearest positive semi-definite matrix.
 
-    Args:
-        matrix: float32 [k, k].
+    With `matrix` float32 [k, k].
     """
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return vectors * jnp.sqrt(jnp.maximum(values, 0))

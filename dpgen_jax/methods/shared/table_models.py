@@ -145,11 +145,7 @@ class Facts:
 def sample_products(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     """Draws encoded rows, each from its own label and draws.
 
-    Args:
-        labels: int32 [N].
-
-    Returns:
-        float32 [N, F].
+    From `labels` int32 [N] to float32 [N, F].
     """
     columns, n = len(grid.sizes), len(labels)
     keys = jax.random.split(key, columns + 1)

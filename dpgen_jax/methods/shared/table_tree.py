@@ -149,11 +149,7 @@ Model = dict[str, Any]
 def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     """Draws encoded rows, each from its own label and draws.
 
-    Args:
-        labels: int32 [N].
-
-    Returns:
-        float32 [N, F].
+    From `labels` int32 [N] to float32 [N, F].
     """
     columns, n = len(grid.sizes), len(labels)
 
