@@ -336,7 +336,7 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
     """
     counts = Counter(value for value in unseal(values) if value is not None)
     names = sorted(counts)
-    scale, threshold = laplace_scale_for(epsilon, 2), _threshold(epsilon, delta)
+    scale, threshold = laplace_scale_for(epsilon, 2), least_count(epsilon, delta)
     noise = sample_discrete_laplace(scale, len(names), bits)
     return tuple(name for name, x in zip(names, noise, strict=True)
                  if counts[name] + x >= threshold)
@@ -348,11 +348,6 @@ def least_count(epsilon: float, delta: float) -> int:
     Raises:
         UserError: Epsilon or delta is bad.
     """
-    return _threshold(epsilon, delta)
-
-
-def _threshold(epsilon: float, delta: float) -> int:
-    """Returns k of `categories`, or raises UserError unless 0 < delta < 1."""
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}: without it no "
                         "category can be found, so declare them")

@@ -63,8 +63,6 @@ class Config(RecordUnits):
     protects_subjects = True
     fakes_of_all_classes = "batch"
 
-    records: int | None = None
-    """number of records, which is public; that of the data set if left out"""
     features: int = 2000
     """cosines and sines that embed a record"""
     windows: tuple[int, ...] = (0,)

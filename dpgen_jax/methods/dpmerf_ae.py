@@ -27,7 +27,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
-from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
+from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
 from dpgen_jax.methods.shared.presets import GLYPHS, Preset, serving
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam, descend
@@ -143,8 +143,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                       lambda key, codes: codes, config.generator.latent_distribution)
     released_by, adam = mechanism(config, spec), config.ae_optimiser.transformation()
     columns, blocks = released_by.shape[1], spec.classes * features.columns
-    unravel = ravel_pytree(jax.tree.map(
-        lambda a: jnp.zeros(a.shape), jax.eval_shape(net.init, jax.random.key(0))))[1]
+    unravel = unraveller(net)
     of_class = of_each_class("fakes", config.fakes, spec.classes)
     ae_steps = (config.steps or config.embedding_steps + 1) - config.embedding_steps
 

@@ -114,8 +114,6 @@ class Config(RecordUnits):
 
     protects_subjects = True
 
-    records: int | None = None
-    """number of records, which is public; that of the data set if left out"""
     weight_label: float = 1.0
     """what tables that hold the label weigh beside the others, in squared weights; 0: the label is
     a column like any other, and only the tree's columns are counted beside it"""

@@ -222,8 +222,6 @@ bits."""
 class Config(RecordUnits):
     """The configuration of a mixture. `sigma` may be None: it is found from the budget."""
 
-    records: int | None = None
-    """number of records, which is public; that of the data set if left out"""
     relation: Literal["replace-one", "zero-out"] = "replace-one"
     """how neighbouring data sets differ: one record's content is replaced, or its influence is
     removed, which needs about 0.7 of the noise and promises less"""

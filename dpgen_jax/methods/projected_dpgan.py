@@ -52,8 +52,6 @@ class Config(RecordUnits):
 
     protects_subjects = True
 
-    records: int | None = None
-    """number of records, which is public; that of the data set if left out"""
     batch: int = 500
     """fakes in a discriminator step, and in the generator step after it"""
     projection: int = 1000

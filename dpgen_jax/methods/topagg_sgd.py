@@ -29,7 +29,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.topagg import dimension_topk, norm_topk
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
-from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
+from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, numbers, serving, stated
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.classifiers import CNN_MIN_SIDE, max_pool
@@ -236,8 +236,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     del runtime
     net = Classifier(config, spec)
-    flat = jax.eval_shape(net.init, jax.random.key(0))
-    unravel = ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), flat))[1]
+    unravel = unraveller(net)
     momentum, descent = optax.trace(config.momentum), optax.sgd(config.learning_rate)
     compress = norm_topk if config.keep == "norm" else dimension_topk
 

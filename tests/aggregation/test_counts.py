@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hostile import furthest
 
 from dpgen_jax.aggregation.moments import (
     MOST_CELLS,
@@ -23,12 +24,6 @@ ADDED = jax.jit(lambda bound, m: bound.added(
     jax.vmap(lambda row: bound.compact(None, row[None]))(m)), static_argnums=0)
 SIZES = (3, 2, 4)
 CELLS = CellVotes(3, sum(SIZES), 3)
-
-
-def furthest(rows) -> int:
-    """The largest squared distance of two of these rows."""
-    rows = np.asarray(rows, np.int64)
-    return max(int(((rows - row) ** 2).sum(1).max()) for row in rows)
 
 
 def of_tables(weights=(1, 1, 1)) -> np.ndarray:
