@@ -43,7 +43,7 @@ MAY_IMPORT = {
                  "accountant.smooth_sensitivity",  # the declared numbers of a sanitiser
                  # formulas of papers, for numbers beside the proven one
                  "accountant.published"},
-    "presets/": {"presets", "methods", "nets", "core.terms", "core.types", "core.errors",
+    "presets/": {"presets", "methods", "core.terms", "core.types", "core.errors",
                  "core.console", "core.files"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.arrays", "core.files",
               "core.console",  # a question before a download

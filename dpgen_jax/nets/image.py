@@ -162,12 +162,7 @@ class Generator(nn.Module):
 def join(x: Array, onehot: Array) -> Array:
     """Joins the label to x as further channels, constant over each map.
 
-    Args:
-        x: [N, ..., c].
-        onehot: [N, classes].
-
-    Returns:
-        [N, ..., c + classes].
+    From `x` [N, ..., c] and `onehot` [N, classes] to [N, ..., c + classes].
     """
     maps = onehot.reshape(len(onehot), *[1] * (x.ndim - 2), onehot.shape[-1])
     return jnp.concatenate([x, jnp.broadcast_to(maps, (*x.shape[:-1], onehot.shape[-1]))], -1)
@@ -197,7 +192,6 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
     """Draws weights as published, from shapes by name.
 
     Args:
-        key: of all draws.
         convolutional: kernels that are truncated normal with scale 0.02.
         linear: kernels that are normal with standard deviation 0.02.
         zeros: offsets.

@@ -99,13 +99,10 @@ class MethodConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RecordUnits(MethodConfig):
-    """The base of a Config whose units are records.
+    """The base of a Config whose units are records."""
 
-    Its field `records` is their public number, None until it is known.
-    """
-
-    if TYPE_CHECKING:
-        records: int | None
+    records: int | None = None
+    """number of records, which is public; that of the data set if left out"""
 
     units_are_records = True
 
