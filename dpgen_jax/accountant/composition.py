@@ -45,7 +45,7 @@ from dpgen_jax.accountant.events import (
     merge,
     of_kind,
 )
-from dpgen_jax.core.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError, option
 
 # `gaussian_delta` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60
 # digits). Inflating it by this factor makes every returned epsilon an upper bound, and costs less
@@ -517,11 +517,11 @@ def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> 
             is no protection for so many records.
     """
     if not 0 < epsilon < math.inf:
-        raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; "
-                        "for example --epsilon 1")
+        raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; for example "
+                        f"{option('epsilon', 1)}")
     if not 0 < delta < 1:
-        raise UserError(f"delta must lie strictly between 0 and 1, got {delta}; "
-                        "for example --delta 1e-5")
+        raise UserError(f"delta must lie strictly between 0 and 1, got {delta}; for example "
+                        f"{option('delta', '1e-5')}")
     if n_records is None:
         return []
     if n_records < 1:

@@ -19,6 +19,7 @@ from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.aggregation.bound import Bound, CompactBound, add_up
 from dpgen_jax.aggregation.noise import BitSource, Noise
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin, Schedule
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private, UserError, unseal
 
@@ -429,7 +430,7 @@ class LocalMechanism(_FixedCost):
         object.__setattr__(self, "shape", (rows, columns))
         if self.n_units < 2:
             raise UserError(f"a federation of {self.n_units} clients; at least 2 are needed: leave "
-                            "out --federated to train on one data set")
+                            f"out {option('federated')} to train on one data set")
         if not isinstance(self.schedule, FullParticipation | RoundRobin):
             raise UserError("clients answer by a public schedule: a secret draw hides nothing from "
                             "the server, which knows whom it asks")

@@ -25,6 +25,7 @@ import numpy as np
 
 from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole, squares_within
 from dpgen_jax.aggregation.noise import MAX_SIGMA
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
@@ -500,7 +501,7 @@ class PhaseShares:
         second: Share of the products.
         count: Share of the count, at least.
         tint: Share of the shades.
-        mend: The advice to a user whose messages are too long.
+        fields: The fields of the configuration that make messages shorter, for advice.
     """
 
     blocks: int
@@ -511,7 +512,7 @@ class PhaseShares:
     count: float = 0.0
     shades: int = 0
     tint: float = 0.0
-    mend: str = "name fewer --frequencies or --dimensions"
+    fields: tuple[str, ...] = ("frequencies", "dimensions")
 
     def in_real_numbers(self, relation: Relation) -> float:
         """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
@@ -572,7 +573,8 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
         if too_long or first < 1 or square < min(phase.square_blocks, 1):
             raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
                             f"summed and noised are too small for vectors of {phase.length} "
-                            f"entries; raise --epsilon, or {phase.mend}")
+                            f"entries; raise {option('epsilon')}, or lower or "
+                            f"leave out {' or '.join(map(option, phase.fields))}")
         bounds.append(Moments(
             blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
             shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,

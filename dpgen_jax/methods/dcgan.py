@@ -22,6 +22,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, Method, PyTree, Records, Spec, UserError
 from dpgen_jax.methods import gpate
 from dpgen_jax.methods.shared import critics, photographs, teachers
@@ -66,7 +67,8 @@ class Config(MethodConfig):
     def __post_init__(self) -> None:
         if self.sigma:
             raise UserError("dcgan adds no noise and gives no privacy, its epsilon is infinite: "
-                            "leave out --epsilon and --sigma, or take a private method")
+                            f"leave out {option('epsilon')} and {option('sigma')}, or take a "
+                            "private method")
         # The private system checks the fields that it has as well.
         self.as_critics() if self.networks == "gs-wgan" else self.as_teachers()
 

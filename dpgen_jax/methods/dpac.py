@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from dpgen_jax.accountant.published import Published
 from dpgen_jax.core.config import Runtime, require_not_negative, require_positive, require_share
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Spec, UserError
 from dpgen_jax.methods import gswgan
 from dpgen_jax.methods.gswgan import GENDER, GLYPHS, MNIST
@@ -79,7 +80,7 @@ class Config(CriticConfig):
                             "gswgan to do without it")
         if self.steps is not None and self.t_c >= self.steps:
             raise UserError(f"t_c is {self.t_c}, but there are only {self.steps} steps: the "
-                            "classifier would never come in; lower --t-c, or use gswgan")
+                            f"classifier would never come in; lower {option('t_c')}, or use gswgan")
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:

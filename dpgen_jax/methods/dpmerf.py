@@ -31,6 +31,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     Array,
     ImageSpec,
@@ -96,7 +97,7 @@ class Config(RecordUnits):
         require_decay(ema=self.ema)
         if self.steps != 1:
             raise UserError(f"steps is {self.steps}; this method releases once, and trains its "
-                            "generator for --generator-steps after that")
+                            f"generator for {option('generator_steps')} after that")
 
 
 def random_features(config: Config, spec: Spec) -> RandomFeatures:
@@ -119,7 +120,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
     """
     records = config.n_records
     columns, sigma = spec.classes * random_features(config, spec).columns, config.sigma or 0.0
-    levels = gradient_levels(2 * sigma, columns, records, "lower --features")
+    levels = gradient_levels(2 * sigma, columns, records, f"lower {option('features')}")
     bound = GradientL2(1.0, columns, levels)
     return SumMechanism(
         bound=bound,

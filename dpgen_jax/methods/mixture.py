@@ -209,7 +209,7 @@ CLASSES: dict[str, Any] = {"first": 0.8, "count": 0.1, "tint": 0.1}
 SPREAD: dict[str, Any] = {"first": 0.2, "second": 0.78, "count": 0.02}
 MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
 CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
-CLASSIFIER: dict[str, Any] = {"first": 1.0, "mend": "leave --classifier out"}
+CLASSIFIER: dict[str, Any] = {"first": 1.0, "fields": ("classifier",)}
 """Shares of the squared norm of a message, in each kind of round."""
 RADIUS = 1.2
 """Longest distance to a cell that counts in full, over the expected root of its mean square."""

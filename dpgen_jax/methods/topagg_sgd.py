@@ -28,6 +28,7 @@ from jax.flatten_util import ravel_pytree
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.topagg import dimension_topk, norm_topk
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, numbers, serving, stated
@@ -181,7 +182,8 @@ class Classifier:
         side = SMALLEST[self.config.network]
         if min(height, width) < side:
             raise UserError(f"the network {self.config.network} needs images of at least {side} x "
-                            f"{side} pixels, got {height} x {width}; pass --network mlp")
+                            f"{side} pixels, got {height} x {width}; pass "
+                            f"{option('network', 'mlp')}")
 
     @property
     def module(self) -> nn.Module:

@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.config import later, require_decay
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.nets.convolution import (
     batch_norm,
@@ -111,9 +112,9 @@ def check_widths(net: object) -> None:
 def check_size(spec: ImageSpec) -> None:
     """Raises UserError unless height and width are multiples of 4: both networks halve twice."""
     if spec.height % 4 or spec.width % 4 or min(spec.height, spec.width) < 4:
+        side = max(4, 4 * round(max(spec.height, spec.width) / 4))
         raise UserError(f"images: {spec.height} x {spec.width} pixels are not multiples of 4; "
-                        "resize them, for example with --image-size "
-                        f"{max(4, 4 * round(max(spec.height, spec.width) / 4))}")
+                        f"resize them, for example with {option('image_size', side)}")
 
 
 class Generator(nn.Module):

@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 
 from dpgen_jax import methods
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods.shared.presets import GLYPHS, Preset, numbers
@@ -58,7 +59,7 @@ def get(method: str, name: str | None = None) -> tuple[str, Preset]:
     old = methods.OF_PROTOTYPES.get(method)
     if name not in presets and old and name.endswith("-nearest"):
         raise UserError(f"preset {name} of {method} is now a preset of another method: train "
-                        f"prototypes with --preset {name.removesuffix('nearest')}{old}")
+                        f"prototypes with {option('preset', name.removesuffix('nearest'))}{old}")
     if name not in presets:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "
                         f"known: {', '.join(presets)}")

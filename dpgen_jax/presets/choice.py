@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import Any
 
 from dpgen_jax import methods, presets
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec
 from dpgen_jax.methods import about, prototypes
@@ -198,7 +198,8 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
     """
     epsilon = EPSILON[facts.kind] if epsilon is None else epsilon
     if not epsilon > 0:
-        raise UserError(f"epsilon must be above 0, got {epsilon}; for example --epsilon 1")
+        raise UserError(f"epsilon must be above 0, got {epsilon}; for example "
+                        f"{option('epsilon', 1)}")
     known = presets.all_of(method)
     if own := {name: preset for name, preset in known.items() if _is_of(preset, facts)}:
         name = min(own, key=lambda name: _distance(own[name].epsilon, epsilon))

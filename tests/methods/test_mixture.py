@@ -211,7 +211,7 @@ def test_what_cannot_be_is_refused():
         mixture.mechanism(CONFIG, numbers(3))
     with pytest.raises(UserError, match="too small for vectors of 9 entries; raise --epsilon"):
         mixture.mechanism(dataclasses.replace(CONFIG, sigma=1e5), SPEC)
-    with pytest.raises(UserError, match="vectors of 3430 entries; .* leave --classifier out"):
+    with pytest.raises(UserError, match="vectors of 3430 entries; .* leave out --classifier"):
         mixture.mechanism(dataclasses.replace(WITH_CLASSIFIER, sigma=700), ImageSpec(28, 28, 1, 10))
     with pytest.raises(BudgetExceeded):
         calibrate_config.complete("mixture", mixture.Config(records=60_000), SPEC,

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import base, cache
@@ -102,7 +103,8 @@ class Unreadable(UserError):
 
     def __init__(self, path: Path, fault: str = "cannot be read as an image") -> None:
         self.line = f"{shown(path)} {fault}"
-        super().__init__(f"{self.line}; replace it, or leave out such files with --skip-bad")
+        super().__init__(f"{self.line}; replace it, or leave out such files with "
+                         f"{option('skip_bad', True)}")
 
 
 def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
@@ -116,7 +118,7 @@ def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
         return faults[0]
     return UserError(f"{len(faults):,} of {count:,} images cannot be used: "
                      f"{named(fault.line for fault in faults)}; replace them, or leave out such "
-                     "files with --skip-bad")
+                     f"files with {option('skip_bad', True)}")
 
 
 def decoded_pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ...] | None = None,

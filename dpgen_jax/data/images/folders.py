@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import (
     MAX_LISTED,
@@ -60,7 +61,8 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
         UserError: Naming the files.
     """
     if resize and image_size is None:
-        raise UserError(f"--resize {resize} needs --image-size N, the side of the squares")
+        raise UserError(f"{option('resize', resize)} needs {option('image_size', 'N')}, the side "
+                        "of the squares")
     root = locate(path)
     place, parts = _training(root)
     declared = tuple(name for name in class_names if name != OTHERS)
@@ -172,8 +174,8 @@ def class_folders(path: Path, names: Sequence[str], others: bool = False
     unknown = sorted(set(present) - set(names))
     if unknown and not others:
         raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
-                        "declare it with --class-names, leave its images out by a last name *, "
-                        "or take it away")
+                        f"declare it with {option('class_names')}, leave its images out by a last "
+                        "name *, or take it away")
     order = {name: i for i, name in enumerate((*names, *unknown))}
     part = [(file, name) for name in present for file in listed(path / name)]
     return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import content_of, require_memory
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
@@ -159,13 +159,14 @@ def required(column: str | None, rows: int | None) -> tuple[str, int]:
         UserError: One is missing or means nothing.
     """
     if column is None or not column.strip():
-        raise UserError("--rows-per-unit needs --unit COLUMN, the column that names the person, "
-                        "the household or other unit of each row")
+        raise UserError(f"{option('rows_per_unit')} needs {option('unit', 'COLUMN')}, the column "
+                        "that names the person, the household or other unit of each row")
     if rows is None:
-        raise UserError(f"--unit {column} needs --rows-per-unit K, the most rows of a unit that "
-                        "are kept; choose it without looking at the records, since it is public")
+        raise UserError(f"{option('unit', column)} needs {option('rows_per_unit', 'K')}, the most "
+                        "rows of a unit that are kept; choose it without looking at the records, "
+                        "since it is public")
     if not 1 <= rows <= MOST:
-        raise UserError(f"--rows-per-unit {rows}: give a whole number from 1 to {MOST:,}")
+        raise UserError(f"{option('rows_per_unit', rows)}: give a whole number from 1 to {MOST:,}")
     return column.strip(), rows
 
 
@@ -183,8 +184,8 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
         UserError: As `schema.read`, and where the column is the label.
     """
     if isinstance(source, Schema):
-        raise UserError(f"--unit {column}: give the path of a schema, or a dict, in place of a "
-                        "schema that is read already")
+        raise UserError(f"{option('unit', column)}: give the path of a schema, or a dict, in place "
+                        "of a schema that is read already")
     if isinstance(source, Mapping):
         document, source = schemas.texts(source), "schema"
     else:
@@ -198,8 +199,8 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     if entries is None or kind == IDENTIFIER:  # whose cells are never read
         return schemas.parse(document, source), ()
     if document.get("label") == column:
-        raise UserError(f"--unit {column} is the label of {source}; a unit cannot be what is "
-                        "learned, so name another column or declare another label")
+        raise UserError(f"{option('unit', column)} is the label of {source}; a unit cannot be what "
+                        "is learned, so name another column or declare another label")
     if any(_of(entry, column) for entry in document.get("bought") or ()):
         raise UserError(f"{source}: entries of column {column} were bought at the level of single "
                         "rows, which does not cover all rows of a unit; remove the column from the "
@@ -235,8 +236,8 @@ def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cell
         UserError: There is no such column, or a row without a subject.
     """
     if column not in cells.columns:
-        raise UserError(f"{cells.source}: --unit {quoted(column)}: no such column"
-                        f"{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
+        raise UserError(f"{cells.source}: {option('unit', quoted(column))}: no such "
+                        f"column{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
     names = cells.columns[column]
     for row, name in zip(cells.rows, names, strict=True):
         if name in NULLS:
@@ -271,9 +272,9 @@ def numbered(column: str, rows: int, train: Iterable[str], test: Iterable[str] |
         [others.setdefault(name, len(others)) for name in test], np.int32)
     both = len(others.keys() & places.keys())
     if both:
-        raise UserError(f"--unit {column}: {both:,} of the {len(others):,} units of the held-out "
-                        "part have rows in the training part too; give all rows of a unit to one "
-                        "part, or hold out units by --test-fraction")
+        raise UserError(f"{option('unit', column)}: {both:,} of the {len(others):,} units of the "
+                        "held-out part have rows in the training part too; give all rows of a "
+                        f"unit to one part, or hold out units by {option('test_fraction')}")
     ids = np.frombuffer(b"".join(
         hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
         for name in places), np.uint8).reshape(-1, ID_BYTES)

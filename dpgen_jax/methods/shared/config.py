@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dpgen_jax.core.config import require_not_negative
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import UserError
 
 
@@ -118,5 +119,6 @@ class RecordUnits(MethodConfig):
             UserError: while it is None.
         """
         if self.records is None:
-            raise UserError("records is not set; pass --records N, the public number of records")
+            raise UserError(f"records is not set; pass {option('records', 'N')}, the public number "
+                            "of records")
         return self.records

@@ -43,6 +43,7 @@ from dpgen_jax.core.config import (
     require_positive,
     require_share,
 )
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     Array,
     ImageSpec,
@@ -163,7 +164,7 @@ def images_only(spec: Spec) -> ImageSpec:
     if (values := math.prod(spec.shape)) > MOST_COLUMNS:
         raise UserError(f"images of {spec.height} x {spec.width} x {spec.channels} have {values:,} "
                         f"values; this method releases a gradient of {MOST_COLUMNS:,} at most: "
-                        "load them smaller, a folder with --image-size")
+                        f"load them smaller, a folder with {option('image_size')}")
     return spec
 
 
@@ -180,8 +181,9 @@ def schedule(config: CriticConfig) -> Schedule:
                         "or fewer, or 0 for all")
     if config.accounting == "as-published":
         if answering != 1 or config.federated:
-            raise UserError("--accounting as-published is for one critic a step in one process; "
-                            "pass --critics-per-step 1, without --federated")
+            raise UserError(f"{option('accounting', 'as-published')} is for one critic a step in "
+                            f"one process; pass {option('critics_per_step', 1)}, without "
+                            f"{option('federated')}")
         return PublishedSampling(total)
     if config.schedule == "secret-draw":
         return FixedSizeSampling(total, answering)

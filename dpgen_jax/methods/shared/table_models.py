@@ -50,6 +50,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared import table_tree
 from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
@@ -251,15 +252,15 @@ def check_graphical(plan: Plan, most_megabytes: float) -> str:
         UserError: Where it takes more, and without the package.
     """
     if importlib.util.find_spec("mbi") is None:
-        raise UserError('--model graphical needs mbi; pip install "dpgen_jax[graphical]", or use '
-                        "--model tree")
+        raise UserError(f"{option('model', 'graphical')} needs mbi; "
+                        f"pip install dpgen_jax[graphical], or use {option('model', 'tree')}")
     needed = graphical_size(plan)
     taken = (f"a junction tree of {plan.d:,} columns takes up to {needed.megabytes:,.1f} MB and "
              f"{needed.seconds:,.0f} s of one core")
     if needed.megabytes > most_megabytes or needed.seconds > MOST_SECONDS:
         raise UserError(f"{taken}, of {most_megabytes:,g} MB and {MOST_SECONDS:,} s that it may "
-                        "take: choose fewer --groups, leave columns out, raise --junction-mb, or "
-                        "use --model tree")
+                        f"take: choose fewer {option('groups')}, leave columns out, raise "
+                        f"{option('junction_mb')}, or use {option('model', 'tree')}")
     return taken
 
 
@@ -561,8 +562,8 @@ def check_network(plan: Plan) -> str:
     taken = (f"a network of {plan.d:,} columns is fitted to the released counts in up to "
              f"{seconds(plan):,.0f} s of one core")
     if seconds(plan) > MOST_SECONDS:
-        raise UserError(f"{taken}, of {MOST_SECONDS:,} s that it may take: choose fewer --groups, "
-                        "leave columns out, or use --model tree")
+        raise UserError(f"{taken}, of {MOST_SECONDS:,} s that it may take: choose fewer "
+                        f"{option('groups')}, leave columns out, or use {option('model', 'tree')}")
     return taken
 
 
