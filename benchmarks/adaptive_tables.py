@@ -26,7 +26,7 @@ from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.methods.shared import table_models, table_plan, table_tree
 from dpgen_jax.methods.shared.table_models import LEAST, Facts
 from dpgen_jax.methods.shared.table_plan import COARSE, Public

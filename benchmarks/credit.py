@@ -37,7 +37,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.data.parts import held_out_hashes
 from dpgen_jax.evaluation.prediction import CLASSIFIERS, score
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import lifecycle
 

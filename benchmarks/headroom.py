@@ -28,7 +28,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation import utility
-from dpgen_jax.evaluation.scores import Images, checked
+from dpgen_jax.evaluation.results import Records, checked
 from dpgen_jax.evaluation.utility import SETTINGS
 from dpgen_jax.methods import mixture
 from dpgen_jax.nets.frequencies import frequencies, restored
@@ -64,7 +64,7 @@ def low(images: np.ndarray, count: int, basis: np.ndarray | None, centre: np.nda
                            for start in range(0, len(images), AT_ONCE)])
 
 
-def kinds(run: Path, real: Images) -> dict[str, Callable[[], Images]]:
+def kinds(run: Path, real: Records) -> dict[str, Callable[[], Records]]:
     """Return functions that make the training images of each kind.
 
     Args:

@@ -37,7 +37,8 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.evaluation import assess, utility
-from dpgen_jax.evaluation.scores import over_runs, summary
+from dpgen_jax.evaluation.assessment import over_runs
+from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run import costs, fitting, lifecycle
 
 # How releases of images are evaluated in benchmarks: part by part, each kept in a file.
@@ -58,7 +59,7 @@ class Protocol:
     classifiers: tuple[str, ...] = ("cnn", "mlp")
     seeds: int = 3
     samples: int | None = None
-    tasks: tuple[str, ...] = utility.TASKS
+    tasks: tuple[str, ...] = TASKS
 
     def name(self, part: str) -> str:
         """Return the name of the file that a part of the evaluation is kept in."""

@@ -26,7 +26,7 @@ from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.core import cli
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 
 NORMS = (5.0, 7.0, 9.0, 11.0, 13.0)
 DELTA = 1e-5

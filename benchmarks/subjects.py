@@ -28,7 +28,7 @@ from dpgen_jax import data, presets
 from dpgen_jax.core.config import Budget
 from dpgen_jax.data import parts
 from dpgen_jax.data.table import subjects
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.run import lifecycle
 
 VALIDATION = 4000

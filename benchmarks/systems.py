@@ -39,7 +39,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import ImageSpec
-from dpgen_jax.evaluation.scores import over_runs
+from dpgen_jax.evaluation.assessment import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import images
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.run.planning import Request
 
 pytestmark = pytest.mark.long

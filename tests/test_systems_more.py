@@ -4,14 +4,14 @@ import pytest
 from test_systems import done, parsed
 
 from benchmarks import systems
-from dpgen_jax.evaluation import scores
+from dpgen_jax.evaluation.results import summary
 
 pytestmark = pytest.mark.long
 
 
 def measured(accuracy, **other):
     return done("dpcgan", 1.0, 0.5) | {
-        "gen2real": {"cnn": {"accuracy": scores.summary([accuracy - .01, accuracy + .01])}},
+        "gen2real": {"cnn": {"accuracy": summary([accuracy - .01, accuracy + .01])}},
         "fidelity": {}, "setting": {"name": "fast"}, "trained_with": {"git": f"{accuracy}"}} | other
 
 

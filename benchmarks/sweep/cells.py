@@ -14,8 +14,8 @@ from dpgen_jax import methods, presets, train
 from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.evaluation import tables, utility
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import prediction, utility
+from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.flags import Train
 
@@ -124,8 +124,8 @@ IMAGES = (*(f"{task}.{name}.{score}" for task, scores in SCORES.items()
             if score != "validation_accuracy"),
           *(f"fidelity.{score}" for score in ("inception_score", "fid_features", "precision",
                                               "recall", "density", "coverage", "fid")))
-TABLES = tuple(f"{task}.{name}.{score}" for task in utility.TASKS
-               for name in tables.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
+TABLES = tuple(f"{task}.{name}.{score}" for task in TASKS
+               for name in prediction.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
 OPEN = ("membership", "fidelity", "average")
 """Parts whose names depend on the data: of tables, and of attacks."""
 
@@ -152,7 +152,7 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
                             f"{', '.join(known[:4])}")
     if FID in args.metric and args.inception_weights is None:
         raise UserError(f"{FID} needs --inception-weights FILE (see "
-                        "dpgen_jax/evaluation/inception.py); fidelity.fid_features needs none")
+                        "dpgen_jax/evaluation/pretrained.py); fidelity.fid_features needs none")
     if args.metric:
         return list(dict.fromkeys(args.metric))
     chosen = [name for name in sweep.metrics if name != FID or args.inception_weights]

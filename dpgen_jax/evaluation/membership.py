@@ -55,8 +55,17 @@ from sklearn.utils.extmath import randomized_svd
 
 from dpgen_jax.core import arrays
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import Subjects, UserError
-from dpgen_jax.evaluation.scores import Log, silent, summary
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.results import (
+    Finding,
+    Log,
+    Part,
+    Real,
+    Score,
+    Setting,
+    Synthetic,
+    silent,
+)
 from dpgen_jax.release import guarantee as stamps
 
 Records = tuple[np.ndarray, np.ndarray]
@@ -227,71 +236,39 @@ def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray)
 
 Judged = tuple[Records, np.ndarray]
 """Records, and which of those who are judged has each: int [r], ascending from 0."""
-Rows = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From subjects int [s] to their rows int [r], and the place in 0..s-1 of the subject of each."""
 Side = tuple[int, Callable[[np.ndarray], Judged]]
 """The number of subjects of a part, and from subjects int [s] to their records."""
 
 
-def sides(inside: Records, outside: Records, subjects: Subjects | None) -> tuple[Side, Side]:
-    """Returns the training and the held-out part as subjects; without them each row is one.
+def side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
+    """Return the training or the held-out part as subjects.
 
     Args:
-        inside: The training records.
-        outside: The held-out records.
-        subjects: Who has which of them, or None.
+      records: The records.
+      owners: The subject of each, int [n]; None where each record is its own.
+      most: The most records of a subject that are judged, picked at random.
+      seed: The seed of that choice.
     """
-    if subjects is None:
-        return _side(inside, None, 1, 0), _side(outside, None, 1, 1)
-    return (_side(inside, subjects.train, subjects.rows, 0),
-            _side(outside, subjects.test, subjects.rows, 1))
-
-
-def _side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
-    """Returns one part as subjects."""
     x, y = records
-    count, of = rows_of_subjects(owners, len(y), most, seed)
-
-    def take(picked: np.ndarray) -> Judged:
-        chosen, places = of(picked)
-        return (x[chosen], y[chosen]), places
-
-    return count, take
-
-
-def rows_of_subjects(owners: np.ndarray | None, count: int, most: int, seed: int) -> tuple[int,
-                                                                                           Rows]:
-    """Returns how many subjects there are, and the function that picks their rows.
-
-    Args:
-        owners: The subject of each row int [n]; None where each row is its own.
-        count: n.
-        most: The most rows of a subject that are picked, at random.
-        seed: Of that choice.
-    """
     if owners is None:
-        return count, lambda picked: (picked, np.arange(len(picked)))
-    names, own = np.unique(owners, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(count)
-    order = order[np.argsort(own[order], kind="stable")]
-    sizes = np.bincount(own)
+        return len(y), lambda picked: ((x[picked], y[picked]), np.arange(len(picked)))
+    names, subject = np.unique(owners, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    order = order[np.argsort(subject[order], kind="stable")]
+    sizes = np.bincount(subject)
     first = np.cumsum(sizes) - sizes
 
-    def of(picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def take(picked: np.ndarray) -> Judged:
         places = np.repeat(np.arange(len(picked)), np.minimum(sizes[picked], most))
         within = np.arange(len(places)) - np.searchsorted(places, places)
-        return order[first[picked][places] + within], places
+        rows = order[first[picked][places] + within]
+        return (x[rows], y[rows]), places
 
-    return len(names), of
+    return len(names), take
 
 
-def mean_by_subject(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Returns the mean score of the rows of each subject: float [s].
-
-    Args:
-        scores: Of each row, float [r].
-        places: The place of its subject, int [r], each of which has a row.
-    """
+def _by_subject(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the mean float [s] of the scores float [r] of the records of each subject."""
     return np.bincount(places, scores) / np.bincount(places)
 
 
@@ -307,10 +284,6 @@ STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> the steps to a neighbour between two worlds in which a record replaces another."""
 UNITS = ("record", "client", "subject")
 """Units of privacy for which the bound holds."""
-
-Unlabelled = tuple[np.ndarray, np.ndarray | None]
-"""Records [n, ...] and their labels int [n], or None."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
@@ -390,42 +363,47 @@ def guarantee(statement: Json) -> Guarantee | str:
     return Guarantee(epsilon, delta, STEPS[relation])
 
 
-def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Unlabelled,
-               statement: Json, log: Log = silent, subjects: Subjects | None = None
-               ) -> tuple[Json, list[str]]:
-    """Attack a release, and compute the `membership` part of metrics.json.
+def membership(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
+    """Attack a release, as a `results.Measure`: see `attacked`."""
+    statement = {} if synthetic.release is None else synthetic.release.privacy
+    return attacked(setting.draws(synthetic, setting.compared), real, statement, setting.log)
+
+
+def attacked(draws: Sequence[Records], real: Real, statement: Json, log: Log = silent) -> Part:
+    """Attack synthetic records.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
-    non-members, sampled for each draw, are the reference of the attacks.
+    non-members, sampled for each draw, are the reference of the attacks. Where there are subjects
+    they are judged in the place of records, each by the mean score of as many of its rows as a run
+    keeps at most.
 
     Args:
-      draws: Synthetic records and labels, one draw a seed: images uint8 or float in [0, 1], or
-        encoded rows, such as `Release.sample` of images and `Release.encoded` of tables. Here and
-        below labels int [n] may be None.
-      members: Training records and labels.
-      non_members: Held-out records and labels.
+      draws: Synthetic records and labels, one draw a seed.
+      real: The training records are the members, the held-out ones the non-members.
       statement: The content of privacy.json.
       log: A function that takes a line of progress for each draw.
-      subjects: Who has which row. They are then judged in the place of records, each by the mean
-        score of as many of its rows as a run keeps at most.
 
     Returns:
-      {"attacks": {name: {metric: summary}}, "allowed": by the guarantee, or None where none holds,
-      "chance", "strongest": by AUROC, "sentence", "exceeds_guarantee", n_members, n_non_members,
-      n_reference}, and its keys for `not_covered_by_epsilon`. tpr_at_1_percent_fpr of attacks is
-      left out where a half has fewer than 99 non-members, too few to know 1 % of them.
+      Findings ("membership", "attacks", attack, metric), tpr_at_1_percent_fpr only where a half has
+      99 non-members or more, as fewer do not show 1 % of them; and the facts `allowed` by the
+      guarantee (None where none holds), `chance`, `strongest` by AUROC, `sentence`,
+      `exceeds_guarantee`, n_members, n_non_members and n_reference.
 
     Raises:
       UserError: There is no draw; or records are malformed, not finite or too few.
     """
     if not draws:
         raise UserError("seeds must be at least 1, got 0")
-    inside = _checked("training", members)
-    outside = _checked("held-out", non_members, inside[0].shape[1])
-    (n_in, take_in), (n_out, take_out) = sides(inside, outside, subjects)
+    if real.train is None:
+        raise UserError("membership inference needs the training records")
+    inside = _checked("training", real.train)
+    outside = _checked("held-out", real.test, inside[0].shape[1])
+    who = real.subjects
+    n_in, take_in = side(inside, who.train if who else None, who.rows if who else 1, 0)
+    n_out, take_out = side(outside, who.test if who else None, who.rows if who else 1, 1)
     n = min(CAP, n_in, n_out // 2)
     if n < 2:
-        what = "subjects" if subjects else "records"
+        what = "subjects" if who else "records"
         raise UserError(f"{n_in} training and {n_out} held-out {what}; membership inference needs "
                         "at least 2 and 4, hold out more")
     by_attack: dict[str, list[dict[str, float]]] = {name: [] for name in ATTACKS}
@@ -438,10 +416,8 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
             by_attack[name].append(values)
         log(f"membership, seed {seed}: AUROC " + ", ".join(
             f"{name} {values[-1]['auroc']:.3f}" for name, values in by_attack.items()))
-    scores = {name: {metric: summary([v[metric] for v in values]) for metric in values[0]}
-              for name, values in by_attack.items()}
-    keys = [f"membership.attacks.{name}.{metric}" for name in scores for metric in scores[name]]
-    return _result(scores, guarantee(statement), n), keys
+    return _part({name: {metric: Score.of([v[metric] for v in values]) for metric in values[0]}
+                  for name, values in by_attack.items()}, guarantee(statement), n)
 
 
 def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Judged, seed: int
@@ -450,8 +426,8 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
     (inside, of_inside), (outside, of_outside) = members, others
     candidates = (np.concatenate([inside[0], outside[0]]), np.concatenate([inside[1], outside[1]]))
     n = len(of_inside)
-    return {name: measured(mean_by_subject(score[:n], of_inside),
-                           mean_by_subject(score[n:], of_outside)) for name, score in
+    return {name: measured(_by_subject(score[:n], of_inside),
+                           _by_subject(score[n:], of_outside)) for name, score in
             attack_scores(candidates, synthetic, reference[0], seed).items()}
 
 
@@ -495,32 +471,47 @@ def _best_threshold(inside: np.ndarray, outside: np.ndarray) -> float:
     return thresholds[np.argmax(tpr - fpr)]
 
 
-def _result(attacked: Json, promise: Guarantee | str, n: int) -> Json:
-    """Return the `membership` part of metrics.json from the scores of each attack."""
-    strongest = max(attacked, key=lambda name: attacked[name]["auroc"]["mean"])
-    allowed, limits = (None, {}) if isinstance(promise, str) else (
-        promise.allowed(), promise.beyond(n))
-    excess = [(name, metric) for name, scores in attacked.items()
-              for metric, limit in limits.items()
-              if metric in scores and scores[metric]["mean"] > limit]
-    return {"attacks": attacked, "allowed": allowed, "chance": CHANCE,
-            "strongest": strongest, "exceeds_guarantee": bool(excess),
-            "sentence": _sentence(attacked, strongest, promise, excess),
-            "n_members": n, "n_non_members": n, "n_reference": n}
+Scores = dict[str, dict[str, Score]]
+"""Attack -> metric -> its score."""
 
 
-def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
+def _part(scores: Scores, promise: Guarantee | str, n: int) -> Part:
+    """Return the findings and facts of the scores of attacks on n members and n others."""
+    strongest = max(scores, key=lambda name: scores[name]["auroc"].mean)
+    allowed = None if isinstance(promise, str) else promise.allowed()
+    excess = beyond(scores, promise, n)
+    facts = {"allowed": allowed, "chance": CHANCE, "strongest": strongest,
+             "exceeds_guarantee": bool(excess),
+             "sentence": _sentence(scores, strongest, promise, excess),
+             "n_members": n, "n_non_members": n, "n_reference": n}
+    findings = tuple(
+        Finding(("membership", "attacks", name, metric), score, chance=CHANCE[metric],
+                allowed=allowed[metric] if allowed else None)
+        for name, by_metric in scores.items() for metric, score in by_metric.items())
+    return Part(findings, {"membership": facts}, tuple(
+        f"membership.{name}" for name in facts if name not in ("allowed", "chance")))
+
+
+def beyond(scores: Scores, promise: Guarantee | str, n: int) -> list[tuple[str, str]]:
+    """Return the (attack, metric) that reached more than a guarantee allows n members."""
+    limits = {} if isinstance(promise, str) else promise.beyond(n)
+    return [(name, metric) for name, by_metric in scores.items()
+            for metric, limit in limits.items()
+            if metric in by_metric and by_metric[metric].mean > limit]
+
+
+def _sentence(scores: Scores, strongest: str, promise: Guarantee | str,
               excess: list[tuple[str, str]]) -> str:
     """Return what the attacks reached, and what the guarantee allows, as a sentence."""
-    auroc = attacked[strongest]["auroc"]
-    reached = (f"The strongest of {len(attacked)} attacks ({strongest}) reached AUROC "
-               f"{auroc['mean']:.3f} +- {auroc['std']:.3f} (0.5 is guessing)")
+    auroc = scores[strongest]["auroc"]
+    reached = (f"The strongest of {len(scores)} attacks ({strongest}) reached AUROC "
+               f"{auroc.mean:.3f} +- {auroc.std:.3f} (0.5 is guessing)")
     if isinstance(promise, str):
         return f"{reached}; no guarantee holds: {promise}. An attack that fails proves nothing."
     if excess:
         name, metric = excess[0]
         return (f"SOMETHING IS WRONG: the attack {name} reached {metric} "
-                f"{attacked[name][metric]['mean']:.3f}; the guarantee allows any attack at most "
+                f"{scores[name][metric].mean:.3f}; the guarantee allows any attack at most "
                 f"{promise.allowed()[metric]:.3f}, and chance does not explain the rest. Either "
                 "the code has a fault and the guarantee does not hold, or the held-out records "
                 "differ from the training records. Do not share the release before you know which.")
@@ -531,10 +522,9 @@ def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
             "An attack that fails proves nothing.")
 
 
-def _checked(part: str, records: Unlabelled, features: int | None = None) -> Records:
+def _checked(part: str, records: Records, features: int | None = None) -> Records:
     """Return flattened records, after a check of their shape, values and number of features."""
-    x, labels = np.asarray(records[0]), records[1]
-    y = np.zeros(len(x), int) if labels is None else np.asarray(labels)
+    x, y = np.asarray(records[0]), np.asarray(records[1])
     if x.ndim < 2 or y.shape != x.shape[:1]:
         raise UserError(f"{part} records have shape {x.shape} and labels {y.shape}; expected "
                         "[n, ...] and one label a record")

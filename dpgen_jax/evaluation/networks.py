@@ -20,7 +20,7 @@ import optax.contrib
 from jax import lax
 
 from dpgen_jax.core.types import Array, PyTree
-from dpgen_jax.evaluation.scores import pick
+from dpgen_jax.evaluation.results import pick
 from dpgen_jax.nets import classifiers as nets
 
 CHUNK = 256

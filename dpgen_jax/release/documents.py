@@ -66,6 +66,30 @@ def checked_statement(privacy: Json) -> Json:
     return {**privacy, **numbers}
 
 
+class Explained(NamedTuple):
+    """A statement in sentences, for every page that shows it."""
+
+    guarantee: str
+    alarms: tuple[str, ...]
+    """Why it guarantees nothing."""
+    gaps: tuple[str, ...]
+    """Parts of a release that it leaves out."""
+    cautions: tuple[str, ...]
+    promise: tuple[tuple[str, str], ...]
+    """Questions and answers."""
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    notes: tuple[str, ...]
+    ledger: Table | None
+
+
+def explained(privacy: Json) -> Explained:
+    """Return a statement, as `checked_statement` returned it, in sentences."""
+    return Explained(guarantee.of(privacy).text, alarms(privacy), gaps(privacy), cautions(privacy),
+                     promise(privacy), assumptions(privacy), not_covered(privacy),
+                     other_notes(privacy), ledger(privacy))
+
+
 def sentence(privacy: Json) -> str:
     """Return the promise in one sentence, for a lawyer; or that there is none.
 
@@ -416,13 +440,9 @@ def page(privacy: Json, spec: Spec, use: Use) -> str:
     """
     checked = checked_statement(privacy)
     return render.page(
-        __package__, "statement.html", privacy=checked, guarantee=guarantee.of(checked).text,
-        sentence=sentence(checked), alarms=alarms(checked),
-        gaps=gaps(checked), cautions=cautions(checked),
-        promise=promise(checked), terms=terms(checked), ledger=ledger(checked),
-        not_covered=not_covered(checked), assumptions=assumptions(checked),
-        notes=other_notes(checked), makes=makes(spec), made=_made(checked), use=use,
-        sources=sources(checked))
+        __package__, "statement.html", privacy=checked, stated=explained(checked),
+        sentence=sentence(checked), terms=terms(checked), makes=makes(spec), made=_made(checked),
+        use=use, sources=sources(checked))
 
 
 def readme(privacy: Json, spec: Spec, use: Use) -> str:
