@@ -113,16 +113,9 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
 
 def measured(real: Real, synthetic: Synthetic, options: Evaluation = Evaluation(),
              log: Log = silent) -> Assessment:
-    """Return what the measures of a kind of records find.
+    """Return what the measures of a kind of records find, without a header.
 
-    Args:
-      real: The real records.
-      synthetic: The synthetic ones, in the released shares of the classes.
-      options: What is measured, and how thoroughly.
-      log: A function that takes lines of progress.
-
-    Raises:
-      UserError: Records are malformed, or the options name what there is not.
+    A UserError refuses malformed records, and options that name what there is not.
     """
     spec, found = real.spec, []
     setting: Setting
@@ -237,14 +230,9 @@ def smaller_factor(spec: ImageSpec) -> int:
 
 
 def reduced(x: np.ndarray, by: int) -> np.ndarray:
-    """Return images of the means of squares of pixels.
+    """Return images uint8 [n, H, W, ch] as means of squares of `by` x `by` pixels.
 
-    Args:
-      x: Images uint8 [n, H, W, ch].
-      by: Pixels a side of a square; a border that is no multiple of it is continued by its edge.
-
-    Returns:
-      Images uint8 [n, ceil(H / by), ceil(W / by), ch].
+    A border that is no multiple of it is continued by its edge.
     """
     if by == 1:
         return x

@@ -78,17 +78,10 @@ class Trunk(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Compute features.
+        """Compute features float32 [n, FEATURES], never negative, of float images in [0, 1].
 
-        Args:
-          x: Images float [n, H, W, ch] in [0, 1].
-          train: Whether each image is moved and features are dropped, by the key 'dropout'.
-
-        Returns:
-          Features float32 [n, FEATURES], never negative.
-
-        Raises:
-          UserError: The images are smaller than 8 x 8 pixels.
+        In training each image is moved and features are dropped, by the key 'dropout'. A UserError
+        refuses images of fewer than 8 x 8 pixels.
         """
         if min(x.shape[1:3]) < MIN_SIDE:
             raise UserError(f"the judge needs images of at least {MIN_SIDE} x {MIN_SIDE} pixels, "
@@ -131,15 +124,9 @@ class Classifier(nn.Module):
 
 
 def shifted(key: Array, x: Array, max_shift: int) -> Array:
-    """Move each image at random along both axes; pixels that come in from outside are black.
+    """Move images [n, H, W, ch] at random along both axes, by `max_shift` pixels at most.
 
-    Args:
-      key: A key of jax.random.
-      x: Images [n, H, W, ch].
-      max_shift: The most pixels by which an image is moved, either way.
-
-    Returns:
-      The moved images [n, H, W, ch].
+    Pixels that come in from outside are black.
     """
     padded = jnp.pad(x, ((0, 0), (max_shift, max_shift), (max_shift, max_shift), (0, 0)))
     starts = jax.random.randint(key, (len(x), 2), 0, 2 * max_shift + 1)
@@ -160,14 +147,7 @@ class Judge:
     """Smoothing of the labels that it learned from."""
 
     def see(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute features and class probabilities.
-
-        Args:
-          x: Images [n, H, W, ch], uint8 or float in [0, 1].
-
-        Returns:
-          Features float32 [n, FEATURES], and probabilities float64 [n, classes].
-        """
+        """Compute features float32 [n, FEATURES] and probabilities float64 [n, classes]."""
         return _see(self.params, x, self.smoothing)
 
     def info(self) -> Json:
@@ -180,17 +160,8 @@ def train_judge(real: Records, test: Records, course: Course = FULL, seed: int =
                 log: Log = silent) -> Judge:
     """Train a judge on real training images, and test it on held-out ones.
 
-    The same arguments give the same judge. Its classes are those of both parts.
-
-    Args:
-      real: Training images and labels, at least 2.
-      test: Held-out images of the same shape and their labels, at least one.
-      course: How it is trained.
-      seed: The seed of the choice of images and of the training.
-      log: A function that takes lines of progress.
-
-    Returns:
-      The trained judge.
+    The same arguments give the same judge. Its classes are those of both parts. The seed is that of
+    the choice of images and of the training.
 
     Raises:
       UserError: Images or labels are malformed, not finite or out of range; images have two shapes,
@@ -245,13 +216,8 @@ def inception_score(probabilities: np.ndarray) -> float:
     """Compute the Inception score, exp of the mean of KL(p(y|x) || p(y)), p(y) being the mean.
 
     All images are one split: the customary ten show a spread that the seeds show here, and smaller
-    splits lower the score.
-
-    Args:
-      probabilities: float [n, classes], rows that sum to 1.
-
-    Returns:
-      A number from 1 to the number of classes; higher is better.
+    splits lower the score. Probabilities are float [n, classes]; the score is between 1 and the
+    number of classes, higher is better.
 
     Source:
       Salimans et al., NeurIPS 2016.
@@ -261,16 +227,9 @@ def inception_score(probabilities: np.ndarray) -> float:
 
 
 def moments(features: np.ndarray) -> Moments:
-    """Compute the mean and the covariance (of a sample, n - 1) of features.
+    """Compute the mean and the covariance (of a sample, n - 1) of features float [n, d].
 
-    Args:
-      features: float [n, d], n at least 2.
-
-    Returns:
-      float64 [d] and [d, d].
-
-    Raises:
-      UserError: There are fewer than 2.
+    A UserError refuses fewer than 2.
     """
     if len(features) < 2:
         raise UserError(f"{len(features)} images have no covariance; at least 2 needed")
@@ -282,14 +241,7 @@ def moments(features: np.ndarray) -> Moments:
 def frechet_distance(a: Moments, b: Moments) -> float:
     """Compute the Frechet distance, the squared Wasserstein-2 distance of two Gaussians.
 
-    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1^1/2 S2 S1^1/2)^1/2).
-
-    Args:
-      a: Mean float [d] and covariance float [d, d], which may be singular.
-      b: The same of the other Gaussian.
-
-    Returns:
-      The distance, at least 0.
+    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1^1/2 S2 S1^1/2)^1/2); covariances may be singular.
 
     Source:
       Heusel et al., NeurIPS 2017, after Dowson and Landau 1982.
@@ -309,24 +261,13 @@ def _root(cov: np.ndarray) -> np.ndarray:
 
 
 def neighbour_scores(real: np.ndarray, fake: np.ndarray, k: int = NEIGHBOURS) -> dict[str, float]:
-    """Compute precision, recall, density and coverage of synthetic features.
+    """Compute precision, recall, density and coverage of fakes [m, d] among reals [n, d].
 
     Each point has a closed ball whose radius is the distance to its k-th neighbour among its own
     kind. precision is the share of fakes in some real ball, recall the share of reals in some fake
     ball; density is the number of real balls around a fake, over k, which is about 1 for fakes like
     the reals and (k + 1) / k for exact copies; coverage is the share of reals with a fake in their
-    ball.
-
-    Args:
-      real: Features of real images float [n, d].
-      fake: Features of synthetic images float [m, d].
-      k: Which neighbour decides the radius; less than n and m.
-
-    Returns:
-      {"precision", "recall", "density", "coverage"}.
-
-    Raises:
-      UserError: n or m does not exceed k.
+    ball. A UserError refuses n or m that does not exceed k.
 
     Source:
       Kynkaanniemi et al., NeurIPS 2019 (precision and recall); Naeem et al., ICML 2020 (density and
@@ -387,16 +328,10 @@ class Inception:
 
 def likeness(real: Real, synthetic: Synthetic, setting: Setting, features: Features | None = None
              ) -> Part:
-    """Measure how close images are to real ones, as a `results.Measure`.
+    """Measure how close images are to real ones, as a `results.Measure`: see `fidelity`.
 
-    Args:
-      real: Real images; a judge is trained on the training part.
-      synthetic: Synthetic ones.
-      setting: How many images are compared, and how thoroughly the judge is trained.
-      features: A function that returns Inception's features; None for no `fid`.
-
-    Returns:
-      As `fidelity`.
+    A judge is trained on the real training images. `features` is a function that returns
+    Inception's features; without it there is no `fid`.
     """
     full, test = setting.name == "full", real.test
     draws = setting.draws(synthetic, max(setting.compared, len(test[1])) if full

@@ -55,12 +55,9 @@ COLUMNS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """A query: the rows whose cells lie in a range in each of some columns.
+    """A query: the rows whose cells lie in a range in each of some columns, whose places it has.
 
-    Attributes:
-      columns: Their places.
-      low: The lower bound of each, which is included.
-      high: The upper bound of each, which is included; of a category it is the lower one.
+    Both bounds of a range are included; for a category they are equal.
     """
 
     columns: tuple[int, ...]
@@ -76,14 +73,9 @@ class Query:
 def queries(truth: np.ndarray, columns: Sequence[Column], seed: int = 0) -> list[Query]:
     """Draw `QUERIES` queries: three columns, and in each a range or a category, uniformly.
 
-    Args:
-      truth: Cells of real rows, float64 [n, K], NaN for null: the ends of a range are drawn between
-        the lowest and the highest number of a column, categories from those that occur.
-      columns: The K columns.
-      seed: The seed.
-
-    Returns:
-      The queries. A column that is null in all rows is in none.
+    The ends of a range are drawn between the lowest and the highest number in `truth`, cells of
+    real rows float64 [n, K], and categories from those that occur. A column that is null in all
+    rows is in none.
     """
     rng = np.random.default_rng(seed)
     values = {i: np.unique(truth[~np.isnan(truth[:, i]), i]) for i in range(truth.shape[1])}
@@ -108,14 +100,8 @@ def query_error(cells: np.ndarray, truth: np.ndarray, columns: Sequence[Column],
                 ) -> float:
     """Compute the mean absolute difference of the shares of rows that random queries count.
 
-    Args:
-      cells: Cells of synthetic rows, float64 [n, K], NaN for null.
-      truth: Cells of real rows, float64 [n', K], by which the queries are drawn.
-      columns: The K columns.
-      seed: The seed of the queries.
-
-    Returns:
-      A number in [0, 1]; 0 where there is no query.
+    The queries are drawn by `truth`, cells of real rows float64 [n', K]. The result is in [0, 1]; 0
+    where there is no query.
     """
     drawn = queries(truth, columns, seed)
     errors = [abs(query.share(cells) - query.share(truth)) for query in drawn]
@@ -232,41 +218,25 @@ def _compared(key: Key, measure: Callable[[Records], float], draws: Sequence[Rec
 
 
 def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Compute the total variation distance of each column.
+    """Compute the total variation distance in [0, 1] of each column of two tables: float64 [K].
 
     It is half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
-    number, on its scale, a bin for each category and special value, and one for null.
-
-    Args:
-      a: Cells float64 [n, K].
-      b: Cells float64 [n', K].
-      columns: The K columns.
-
-    Returns:
-      float64 [K], in [0, 1].
+    number, on its scale, a bin for each category and special value, and one for null. Cells are a
+    float64 [n, K] and b float64 [n', K].
     """
     a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
     return np.array([_tvd(a[:, i], b[:, i], size) for i, size in enumerate(sizes)])
 
 
 def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
-    """Compute the mean total variation distance of the joint bins of pairs of columns.
-
-    The bins and the arguments are those of `one_way_tvd`.
-    """
+    """Compute the mean distance of the joint bins of pairs of columns; see `one_way_tvd`."""
     return float(np.mean(_joint(a, b, columns, _pairs(len(columns)))))
 
 
 def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Compute the total variation distances of all pairs of columns.
+    """Compute the distances of all pairs of columns: float64 [K, K], symmetric.
 
-    Args:
-      a: Cells float64 [n, K].
-      b: Cells float64 [n', K].
-      columns: The K columns.
-
-    Returns:
-      float64 [K, K], symmetric; on the diagonal the distances of `one_way_tvd`.
+    On the diagonal are the distances of `one_way_tvd`.
     """
     k = len(columns)
     pairs = list(itertools.combinations_with_replacement(range(k), 2))
@@ -277,15 +247,7 @@ def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndar
 
 
 def bin_shares(values: np.ndarray, column: Column) -> np.ndarray:
-    """Compute the shares of the bins of one column, as `one_way_tvd` bins it.
-
-    Args:
-      values: Cells float64 [n], NaN for null.
-      column: The column.
-
-    Returns:
-      float64 [bins + 1], the last of null.
-    """
+    """Compute the shares of the bins of the cells [n] of a column: float64 [bins + 1], null last."""
     (size,) = _sizes([column])
     return np.bincount(_binned(values[:, None], [column])[:, 0], minlength=size) / len(values)
 
@@ -341,16 +303,11 @@ def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
 def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     """Compute the mean absolute difference of the Pearson correlations of pairs of features.
 
-    Features that are constant in `truth` are left out; one that is constant only in x has
-    correlation 0 there, so that a generator which makes the same row again and again gains nothing
-    by it. Of more than `MAX_FEATURES` features some are picked with a fixed seed.
-
-    Args:
-      x: Encoded rows float [n, F].
-      truth: Encoded real rows float [n', F].
-
-    Returns:
-      A number in [0, 2]; 0 where fewer than two features are left.
+    Rows are x float [n, F] and truth float [n', F], encoded. Features that are constant in `truth`
+    are left out; one that is constant only in x has correlation 0 there, so that a generator which
+    makes the same row again and again gains nothing by it. Of more than `MAX_FEATURES` features
+    some are picked with a fixed seed. The result is in [0, 2]; 0 where fewer than two features are
+    left.
     """
     if x.shape[1] > MAX_FEATURES:
         picked = np.sort(np.random.default_rng(0).choice(x.shape[1], MAX_FEATURES, replace=False))
@@ -364,13 +321,9 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def correlations(x: np.ndarray) -> np.ndarray:
-    """Compute the Pearson correlations of features.
+    """Compute the Pearson correlations of features float [n, F]: float64 [F, F].
 
-    Args:
-      x: Encoded rows float [n, F].
-
-    Returns:
-      float64 [F, F]; 0 in the row and column of a constant feature, on the diagonal too.
+    They are 0 in the row and column of a constant feature, on the diagonal too.
     """
     centred = x - x.mean(0, dtype=np.float64)
     norms = np.sqrt((centred**2).sum(0))
@@ -379,17 +332,10 @@ def correlations(x: np.ndarray) -> np.ndarray:
 
 
 def schema_violations(cells: np.ndarray, columns: Sequence[Column]) -> float:
-    """Compute the fraction of cells that break the schema; a release must have none.
+    """Compute the fraction of cells [n, K] that break the schema; a release must have none.
 
     Such a cell is a number outside its bounds, an integer that is not one, an index that no
     category has, or a null in a column that has none.
-
-    Args:
-      cells: float64 [n, K].
-      columns: The K columns.
-
-    Returns:
-      A number in [0, 1].
     """
     return float(np.mean([_broken(cells[:, i], column) for i, column in enumerate(columns)]))
 
@@ -414,16 +360,10 @@ DETECTION_METRICS = ("pmse", "detection_auroc")
 
 
 def detect(synthetic: Records, real: Records, classes: int, seed: int = 0) -> dict[str, float]:
-    """Measure how well synthetic rows can be distinguished from real ones.
+    """Return `pmse` and `detection_auroc` (see `auroc`) of synthetic rows among real ones.
 
-    Args:
-      synthetic: Encoded rows float [n, F] in [0, 1] and labels int [n].
-      real: Encoded real rows and labels; as many of each part are used as the smaller has.
-      classes: The number of classes.
-      seed: The seed of the choice of rows and of the classifiers.
-
-    Returns:
-      {"pmse": see `pmse`, "detection_auroc": see `auroc`}.
+    As many of each part are used as the smaller has. The seed is that of their choice and of the
+    classifiers.
     """
     n = min(len(synthetic[1]), len(real[1]))
     rng = np.random.default_rng(seed)
@@ -436,23 +376,17 @@ def detect(synthetic: Records, real: Records, classes: int, seed: int = 0) -> di
 
 
 def pmse(x: np.ndarray, truth: np.ndarray) -> float:
-    """Compute the propensity score mean squared error.
+    """Compute the propensity score mean squared error of rows [N, F].
 
-    It is the mean of (p - c)^2 over all N rows, where c is the share of synthetic rows and p the
+    Truth int [N] is 1 for a synthetic row. It is the mean of (p - c)^2 over all N rows, where c is the share of synthetic rows and p the
     probability of being synthetic that a logistic regression gives a row: unpenalised, on main
     effects, and fitted to these same rows. It sees single features, and not how they go together.
+    It lies between 0 and c (1 - c), which is 0.25 for equal numbers.
 
     Of rows of one law, k of whose features do not depend on each other linearly, its expected value
     is about k c (1 - c) / N, k / 4N for equal numbers: p - c is about c (1 - c) z b with z the
     standardised row and b the fitted weights, whose variance is 1 / (N c (1 - c)). (That of the
     paper, smaller by 1 - c, is for rows drawn from a model fitted to these very real rows.)
-
-    Args:
-      x: Records float [N, F].
-      truth: int [N], 1 for a synthetic row and 0 for a real one.
-
-    Returns:
-      A number from 0 to c (1 - c), which is 0.25 for equal numbers.
 
     Source:
       Snoke, Raab, Nowok, Dibben and Slavkovic, JRSS A 2018.
@@ -465,20 +399,12 @@ def pmse(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
-    """Compute the area under the ROC curve of boosted trees that separate two kinds of rows.
+    """Compute the area under the ROC curve of boosted trees that separate two kinds of rows [N, F].
 
-    Cross-validated: each row is judged by trees that never saw it. It is below 0.5 where rows with
-    truth 1 are copies of the very rows with truth 0: trees that saw one of the two take the other
-    for its opposite.
-
-    Args:
-      x: Records float [N, F].
-      truth: int [N], 1 for a synthetic row and 0 for a real one.
-      seed: The seed of the folds and of the trees.
-
-    Returns:
-      0.5 for rows that cannot be distinguished, and with fewer than `MIN_DETECTED` of either kind;
-      1 for rows that always can.
+    Cross-validated: each row is judged by trees that never saw it. It is 0.5 for rows that cannot
+    be distinguished, and with fewer than `MIN_DETECTED` of either kind; 1 for rows that always can;
+    below 0.5 where rows with truth 1 are copies of the very rows with truth 0: trees that saw one
+    of the two take the other for its opposite.
     """
     if np.bincount(truth, minlength=2).min() < MIN_DETECTED:
         return 0.5
@@ -501,16 +427,10 @@ MAX_SHOWN = 2
 
 def far_off(draws: Sequence[np.ndarray], test: np.ndarray, columns: Sequence[Column],
             distances: Sequence[Finding]) -> list[str]:
-    """Describe the columns that are far off, the farthest first, a sentence each.
+    """Describe the columns whose one-way distances are far above their floors, the farthest first.
 
-    Args:
-      draws: Synthetic cells float64 [n, K], one draw a seed.
-      test: Held-out real cells float64 [n', K].
-      columns: The K columns.
-      distances: The one-way distance of each of them.
-
-    Returns:
-      The sentences; they hold shares of real rows, which epsilon does not cover.
+    The sentences hold shares of real rows, which epsilon does not cover. Cells are float64 [n, K],
+    one draw a seed, and those of held-out rows.
     """
     gaps = [one.value.mean - (one.real.mean if one.real else 0) for one in distances]
     order = sorted(range(len(columns)), key=lambda i: -gaps[i])
@@ -536,14 +456,7 @@ def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: F
 
 
 def bin_names(column: Column) -> list[str]:
-    """Return the name of each bin of `bin_shares`, the last of which is null.
-
-    Args:
-      column: The column.
-
-    Returns:
-      Its categories, or ranges of its numbers, dates or times as they are written.
-    """
+    """Return the name of each bin of `bin_shares`: a category, a range as it is written, or null."""
     if column.categories:
         return [*column.categories, "null"]
     if column.kind == "integer" and column.scale == "linear":  # whole numbers lie in one bin each
@@ -558,16 +471,10 @@ def bin_names(column: Column) -> list[str]:
 
 
 def label_shares(draws: Sequence[Records], test: Records, spec: TableSpec) -> list[Json]:
-    """Compare the shares of the classes.
+    """Return {"class", "synthetic", "real", "wrong"} for each class: its name and its shares.
 
-    Args:
-      draws: Synthetic rows, one draw a seed.
-      test: Held-out real rows.
-      spec: The schema.
-
-    Returns:
-      For each class {"class", "synthetic", "real", "wrong"}: its name, its shares, and whether they
-      differ by `POINTS` or a factor of `FACTOR`, and by more than chance explains (`ERRORS`).
+    They are wrong where they differ by `POINTS` or a factor of `FACTOR`, and by more than chance
+    explains (`ERRORS`).
     """
     y = np.concatenate([labels for _, labels in draws])
     ours, theirs = (np.bincount(part, minlength=spec.classes) / len(part) for part in (y, test[1]))

@@ -83,14 +83,7 @@ VALUES = 2**26
 
 
 def flat_records(x: np.ndarray) -> np.ndarray:
-    """Flatten records.
-
-    Args:
-      x: Images [n, H, W, ch], uint8 or float in [0, 1], or encoded rows float [n, F] in [0, 1].
-
-    Returns:
-      float32 [n, F] in [0, 1].
-    """
+    """Flatten images [n, H, W, ch], uint8 or float in [0, 1], or rows [n, F], to float32 [n, F]."""
     x = np.asarray(x)
     scale = 255 if x.dtype == np.uint8 else 1
     return np.divide(x.reshape(len(x), -1), scale, dtype=np.float32)
@@ -98,29 +91,19 @@ def flat_records(x: np.ndarray) -> np.ndarray:
 
 def attack_scores(candidates: Records, synthetic: Records, reference: Records, seed: int = 0
                   ) -> dict[str, np.ndarray]:
-    """Score each candidate by each attack.
+    """Score each candidate by each of `ATTACKS`, float [n]; the higher, the more likely a member.
 
-    The attacks are
-    - closest_record: minus the distance to the closest synthetic record;
-    - density: the log-density under the synthetic records, a Gaussian kernel estimate along at most
-      `COMPONENTS` principal components of the synthetic records, with Scott's bandwidth,
-      n^(-1 / (d + 4)) standard deviations of each of the d components;
-    - density_ratio: that minus the log-density under `reference`, so that a record that is typical
-      of the population is not taken for a member.
-
-    Args:
-      candidates: Records to judge, float32 [n, F], and their labels int [n].
-      synthetic: Records of the release, float32 [m, F], and their labels int [m].
-      reference: Real records that are neither members nor candidates, and their labels.
-      seed: The seed of the search for principal components.
-
-    Returns:
-      {name of `ATTACKS`: scores float [n]}; the higher, the more likely a member.
+    The attacks are closest_record: minus the distance to the closest synthetic record; density: the
+    log-density under the synthetic records, a Gaussian kernel estimate along at most `COMPONENTS`
+    principal components of the synthetic records, with Scott's bandwidth, n^(-1 / (d + 4)) standard
+    deviations of each of the d components; and density_ratio: that minus the log-density under
+    `reference`, real records that are neither members nor candidates, so that a record that is
+    typical of the population is not taken for a member. The seed is that of the search for
+    components.
 
     Source:
       density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
-      against Generative Models", PETS 2019. density_ratio: DOMIAS; van Breugel et al., AISTATS
-      2023.
+      against Generative Models", PETS 2019. density_ratio: DOMIAS; van Breugel et al., AISTATS 2023.
     """
     project = _components(synthetic[0], seed)
     judged, released, population = (
@@ -165,18 +148,10 @@ def _log_density(x: np.ndarray, records: np.ndarray) -> np.ndarray:
 
 
 def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Find the nearest real records of each record; for the data holder only.
+    """Find the k nearest real records of each record, nearest first; for the data holder only.
 
-    The search is exact, and a copy has distance 0.
-
-    Args:
-      x: Records [n, ...], as `flat_records` takes them.
-      real: Real records [N, ...] of the same kind.
-      k: How many real records are found for each, at most N.
-
-    Returns:
-      The indices of the real records int [n, k] and their Euclidean distances float [n, k],
-      nearest first.
+    The search is exact, and a copy has distance 0. The result is their indices int [n, k] and their
+    Euclidean distances float [n, k].
     """
     block = _at_once(real, BLOCK)
     parts = [_nearest(flat_records(x), flat_records(real[start:start + block]), k)
@@ -210,20 +185,14 @@ def _chunks(x: np.ndarray, size: int = CHUNK) -> list[np.ndarray]:
 def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:
     """Compare how near synthetic and held-out records lie to training records.
 
-    Held-out records show how near real records lie that were not trained on. The time is in
-    proportion to all three counts: pass a few thousand synthetic and held-out records. For the
-    data holder only.
-
-    Args:
-      synthetic: Records of the release [n, ...], as `flat_records` takes them.
-      training: Records that it was trained on.
-      held_out: Real records that it was not trained on.
+    It is for the data holder only. Held-out records show how near real records lie that were not trained on. The time is in
+    proportion to all three counts: pass a few thousand synthetic and held-out records.
 
     Returns:
       {"synthetic", "held_out"}, each {"percentile_1", "median", "copies"} of the distance to the
-      nearest training record, copies being the share at distance 0; and "closer_than_held_out",
-      the share of synthetic records that are closer than the first percentile of held-out ones:
-      about 0.01 for records that lie as held-out ones do, 1 for copies.
+      nearest training record, copies being the share at distance 0; and "closer_than_held_out", the
+      share of synthetic records that are closer than the first percentile of held-out ones: about
+      0.01 for records that lie as held-out ones do, 1 for copies.
     """
     near, near_held_out = (nearest(x, training)[1][:, 0] for x in (synthetic, held_out))
     first = float(np.percentile(near_held_out, 1))
@@ -241,13 +210,10 @@ Side = tuple[int, Callable[[np.ndarray], Judged]]
 
 
 def side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
-    """Return the training or the held-out part as subjects.
+    """Return a part of the data as subjects.
 
-    Args:
-      records: The records.
-      owners: The subject of each, int [n]; None where each record is its own.
-      most: The most records of a subject that are judged, picked at random.
-      seed: The seed of that choice.
+    `owners` int [n] has the subject of each record; None where each record is its own. At most
+    `most` records of a subject are judged, picked at random.
     """
     x, y = records
     if owners is None:
@@ -324,14 +290,9 @@ class Guarantee:
     def beyond(self, n: int) -> dict[str, float]:
         """Return scores that an attack at the bound exceeds in fewer than one of a hundred cases.
 
-        They are `allowed` and three standard errors. An AUROC of mean A has variance at most
-        A (1 - A) / n (van Dantzig 1951); the difference a of two rates at most (1 - a^2) / 2n.
-
-        Args:
-          n: The number of members, and of non-members.
-
-        Returns:
-          The keys of `CHANCE`.
+        They are `allowed` and three standard errors, for n members and n others. An AUROC of mean A
+        has variance at most A (1 - A) / n (van Dantzig 1951); the difference a of two rates at most
+        (1 - a^2) / 2n.
         """
         a, spread = self.advantage, 3 / math.sqrt(n)
         rate = self.tpr(min(1.0, RATE + spread * math.sqrt(RATE * (1 - RATE))))
@@ -342,14 +303,7 @@ class Guarantee:
 
 
 def guarantee(statement: Json) -> Guarantee | str:
-    """Return the guarantee of a privacy statement, or the reason why it bounds no attack.
-
-    Args:
-      statement: The content of privacy.json.
-
-    Returns:
-      The guarantee, or a reason such as "epsilon is inf and delta 1e-05".
-    """
+    """Return the guarantee of a privacy statement, or why it bounds no attack, as a text."""
     epsilon, delta = (math.inf if statement.get(name) is None else float(statement[name])
                       for name in ("epsilon", "delta"))
     stamp = stamps.of(statement)
@@ -432,19 +386,12 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    """Measure how well scores distinguish members from non-members.
+    """Measure, with the keys of `CHANCE`, how well scores distinguish members from non-members.
 
     Thresholds are chosen on every other record and tested on the rest, then the reverse, and the
     two are averaged: the best of all thresholds on the records that chose it would favour the
     attack. That of `tpr_at_1_percent_fpr` is the order statistic of non-members that another
-    exceeds with a probability of 1 % at most.
-
-    Args:
-      inside: Scores of members float [n].
-      outside: Scores of non-members float [n'].
-
-    Returns:
-      The keys of `CHANCE`, the last only where n' is large enough.
+    exceeds with a probability of 1 % at most; it is left out where there are too few of them.
     """
     halves = [(inside[i::2], outside[i::2]) for i in range(2)]
     advantages, rates = [], []

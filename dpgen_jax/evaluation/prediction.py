@@ -162,23 +162,10 @@ class Classifier:
 
 
 def score(classifier: str, train: Records, test: Records, classes: int, seed: int = 0) -> Scores:
-    """Train one classifier and test it; the same arguments give the same scores.
+    """Train one of `CLASSIFIERS` and test it; the same arguments give the same scores.
 
     Where the training rows have one class only, or boosting finds no member better than chance, the
     score is constant: the classes' shares in the training rows.
-
-    Args:
-      classifier: A name of `CLASSIFIERS`.
-      train: Encoded rows float [n, F] and labels int [n] to train on.
-      test: The same to test on.
-      classes: The number of classes.
-      seed: The seed of the training.
-
-    Returns:
-      The scores on the test rows.
-
-    Raises:
-      UserError: There is no such classifier.
     """
     return judge_models(fit_model(classifier, train, classes, seed), test, classes)
 
@@ -263,14 +250,7 @@ def setting_for(options: Evaluation, spec: TableSpec, log: Log = silent) -> Sett
 
 
 def prepared(real: Real, synthetic: Synthetic, setting: Setting) -> tuple[Real, Synthetic, Part]:
-    """Draw and check the rows of a table.
-
-    Returns:
-      The real and the synthetic rows for the measures of a table, and the facts on their numbers.
-
-    Raises:
-      UserError: Rows are malformed or not finite.
-    """
+    """Draw and check the rows of a table, and return them with facts on their numbers."""
     spec, started = cast(TableSpec, real.spec), time.monotonic()
     draw = once(lambda n, seed: _checked("synthetic", synthetic.draw(n, seed), spec))
     for seed in range(setting.seeds):
@@ -303,20 +283,12 @@ def _checked(part: str, rows: Records, spec: TableSpec) -> Records:
 def utility(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     """Measure a table by how well its label is predicted, as a `results.Measure`.
 
-    Of two classes class 1 is the positive one. The tasks are those of images: gen2real, real2gen
-    and real2real.
-
-    Args:
-      real: Real rows, as `prepared` returns them; of training rows as many are used as a draw has.
-      synthetic: Synthetic rows, as well.
-      setting: Its options name tasks and classifiers, all of `CLASSIFIERS` by default.
+    Of two classes class 1 is the positive one. Of training rows as many are used as a draw has. The
+    options of the setting name tasks and classifiers, all of `CLASSIFIERS` by default.
 
     Returns:
       Findings (task, classifier, name of a field of `Scores`); a note on each draw in which a class
       is absent, since its score is then no measurement; nothing without a label.
-
-    Raises:
-      UserError: There is no such classifier.
     """
     spec, options = cast(TableSpec, real.spec), setting.options
     if not spec.labelled:
@@ -402,9 +374,6 @@ class Target:
         """Return the features float [m, F'] and the target's values [m] of rows that have one.
 
         Values are classes int, or numbers between their bounds, 0 to 1 on the column's scale.
-
-        Args:
-          rows: Encoded rows float [n, F] and labels int [n].
         """
         x, y = rows
         if self.is_label:
@@ -422,13 +391,7 @@ class Target:
         return others[known], transform.unit(self.column, values[known])
 
     def fit(self, model: str, train: Records, seed: int = 0) -> Any:
-        """Return a trained model; None where rows are too few.
-
-        Args:
-          model: A name of `models`.
-          train: The result of `problem` on the rows to train on.
-          seed: The seed of the training.
-        """
+        """Return a model that is trained on a `problem`; None where rows are too few."""
         if len(train[1]) < MIN_ROWS:
             return None
         if self.column.categories:
@@ -438,14 +401,10 @@ class Target:
             return regression.fit(*train)
 
     def judge(self, trained: Any, test: Records) -> dict[str, float]:
-        """Return the scores, by name, of a model that `fit` returned.
+        """Return the scores of a trained model on a `problem` of two rows or more, by name.
 
         R2 of a number is 1 where every number is right, 0 for the mean of the test rows, and below
         0 for worse.
-
-        Args:
-          trained: The model.
-          test: The result of `problem` on the rows to test on, two at least.
         """
         if self.column.categories:
             return dataclasses.asdict(judge_models(
@@ -455,15 +414,7 @@ class Target:
 
 
 def named_targets(spec: TableSpec, names: Sequence[str]) -> list[Target]:
-    """Return the targets of these names, each once, without the label.
-
-    Args:
-      spec: The schema.
-      names: Names of columns.
-
-    Raises:
-      UserError: There is no such column.
-    """
+    """Return the targets of these names, each once, without the label; refuse unknown names."""
     columns = {column.name: column for column in spec.all_columns}
     for name in names:
         if name not in columns:
@@ -477,15 +428,9 @@ def predicted(real: Real, synthetic: Synthetic, setting: Setting, targets: Seque
               ) -> Part:
     """Measure how well columns are predicted from the others, as a `results.Measure`.
 
-    Args:
-      real: Real rows; every model is tested on the held-out ones.
-      synthetic: Synthetic rows.
-      setting: Whether its metrics name gen2real, without which there is nothing, and real2real.
-      targets: What is predicted.
-
     Returns:
-      Findings ("targets", column, task, model, metric), tasks being gen2real and real2real; a note
-      for each target that could not be scored.
+      Findings ("targets", column, task, model, metric), tasks being gen2real and, where the metrics
+      of the setting name it, real2real; a note for each target that could not be scored.
     """
     if "gen2real" not in setting.options.metrics:
         return Part(seconds={})
@@ -549,14 +494,9 @@ class Grouping:
 
 
 def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
-    """Return the groupings that a user names.
+    """Return the groupings that a user names: a column each, or several with commas between them.
 
-    Args:
-      spec: The schema.
-      texts: For each the name of a column, or of several with commas between them.
-
-    Raises:
-      UserError: There is no such column, or one is named twice.
+    A UserError refuses a column that does not exist or is named twice.
     """
     columns = {column.name: column for column in spec.all_columns}
     groupings = []
@@ -576,12 +516,7 @@ def subgroups(real: Real, synthetic: Synthetic, setting: Setting, groupings: Seq
               targets: Sequence[Target] = ()) -> Part:
     """Measure parts of the rows of a table, as a `results.Measure`, all of it from real rows.
 
-    Args:
-      real: Real rows.
-      synthetic: Synthetic rows.
-      setting: The seeds.
-      groupings: How the rows are parted, one after the other.
-      targets: The columns that are predicted; the label, if there is one, stands for them.
+    The first of `targets` is predicted in every group; the label, if there is one, stands for it.
 
     Returns:
       The fact `subgroups`, for each group {"by", "group", "n_test", "n_synthetic", "real_share"},

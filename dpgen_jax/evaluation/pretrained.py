@@ -131,17 +131,11 @@ class Network:
 
 
 def resized(x: Array, side: int) -> Array:
-    """Convert images to colour in [0, 1], of `side` x `side` pixels; gray is repeated three times.
+    """Convert images [n, H, W, ch] to colour in [0, 1], float32 [n, side, side, 3].
 
-    The resize is bilinear, the edges of both images in the same place and not the centres of their
-    outermost pixels (`align_corners=False` in PyTorch), no smoothing where an image shrinks.
-
-    Args:
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-      side: Pixels on a side of the result.
-
-    Returns:
-      float32 [n, side, side, 3].
+    Gray is repeated three times. The resize is bilinear, the edges of both images in the same place
+    and not the centres of their outermost pixels (`align_corners=False` in PyTorch), no smoothing
+    where an image shrinks.
     """
     x = x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x.astype(jnp.float32)
     rows, cols = bilinear(x.shape[1], side), bilinear(x.shape[2], side)
@@ -150,17 +144,10 @@ def resized(x: Array, side: int) -> Array:
 
 
 def bilinear(n: int, out: int) -> np.ndarray:
-    """Compute the matrix that resizes one axis of an image.
+    """Compute the matrix float32 [out, n] that resizes one axis of an image.
 
-    Output i lies at s = (i + 1/2) n / out - 1/2, clipped to 0..n-1, and reads the two pixels
-    around s with weights that fall linearly with the distance.
-
-    Args:
-      n: Pixels along the axis.
-      out: Pixels along the axis of the result.
-
-    Returns:
-      float32 [out, n], the weight of each pixel in each pixel of the result.
+    Output i lies at s = (i + 1/2) n / out - 1/2, clipped to 0..n-1, and reads the two pixels around
+    s with weights that fall linearly with the distance.
     """
     position = np.clip((np.arange(out) + 0.5) * n / out - 0.5, 0, n - 1)
     return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(n))).astype(np.float32)

@@ -112,19 +112,10 @@ def require_installed(name: str) -> None:
 
 
 def fit_classical(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    """Train a classifier; the same arguments give the same one.
+    """Train one of `CLASSICAL_CLASSIFIERS`; the same arguments give the same.
 
     It knows only the classes in y. It predicts the commonest class where there is only one, where
     the images are all (or all but) alike, and where boosting finds no member better than chance.
-
-    Args:
-      name: A name of `CLASSICAL_CLASSIFIERS`.
-      x: Records [n, H, W, ch], uint8 or float in [0, 1].
-      y: Labels int [n].
-      seed: The seed of its training.
-
-    Returns:
-      A function of images [m, H, W, ch] that returns their classes int [m].
     """
     model = pick("classifier", CLASSICAL_CLASSIFIERS, name)(seed)
     classes, y = np.unique(y, return_inverse=True)
@@ -259,21 +250,11 @@ class Trained:
 
 
 def train(name: str, images: Records, classes: int, setting: Setting, seed: int) -> Trained:
-    """Train a classifier; the same arguments give the same one.
+    """Train one of `ALL_CLASSIFIERS` on checked images; the same arguments give the same.
 
     A network follows setting.schedule; a classical one sees the first setting.classical_rows[name]
-    images.
-
-    Args:
-      name: A name of `ALL_CLASSIFIERS`.
-      images: Checked images [n, H, W, ch] and labels int32 [n] below `classes`.
-      classes: The number of classes.
-      setting: The schedule, and the most images of slow classifiers.
-      seed: The seed of the training.
-
-    Raises:
-      UserError: There is no such classifier, XGBoost is not installed, or the images are too small
-        for the CNN.
+    images. A UserError refuses an unknown name, XGBoost where it is not installed, and images that
+    are too small for the CNN.
     """
     x, y = images
     if name in NETWORKS:
