@@ -247,7 +247,7 @@ def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndar
 
 
 def bin_shares(values: np.ndarray, column: Column) -> np.ndarray:
-    """Compute the shares of the bins of the cells [n] of a column: float64 [bins + 1], null last."""
+    """Compute the shares of the bins of cells [n] of a column: float64 [bins + 1], null last."""
     (size,) = _sizes([column])
     return np.bincount(_binned(values[:, None], [column])[:, 0], minlength=size) / len(values)
 
@@ -378,10 +378,11 @@ def detect(synthetic: Records, real: Records, classes: int, seed: int = 0) -> di
 def pmse(x: np.ndarray, truth: np.ndarray) -> float:
     """Compute the propensity score mean squared error of rows [N, F].
 
-    Truth int [N] is 1 for a synthetic row. It is the mean of (p - c)^2 over all N rows, where c is the share of synthetic rows and p the
-    probability of being synthetic that a logistic regression gives a row: unpenalised, on main
-    effects, and fitted to these same rows. It sees single features, and not how they go together.
-    It lies between 0 and c (1 - c), which is 0.25 for equal numbers.
+    Truth int [N] is 1 for a synthetic row. The error is the mean of (p - c)^2 over all N rows,
+    where c is the share of synthetic rows and p the probability of being synthetic that a logistic
+    regression gives a row: unpenalised, on main effects, and fitted to these same rows. It sees
+    single features, and not how they go together. It lies between 0 and c (1 - c), which is 0.25
+    for equal numbers.
 
     Of rows of one law, k of whose features do not depend on each other linearly, its expected value
     is about k c (1 - c) / N, k / 4N for equal numbers: p - c is about c (1 - c) z b with z the
@@ -456,7 +457,7 @@ def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: F
 
 
 def bin_names(column: Column) -> list[str]:
-    """Return the name of each bin of `bin_shares`: a category, a range as it is written, or null."""
+    """Return the name of each bin of `bin_shares`: a category, a range as written, or null."""
     if column.categories:
         return [*column.categories, "null"]
     if column.kind == "integer" and column.scale == "linear":  # whole numbers lie in one bin each

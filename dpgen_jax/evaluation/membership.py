@@ -102,8 +102,8 @@ def attack_scores(candidates: Records, synthetic: Records, reference: Records, s
     components.
 
     Source:
-      density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
-      against Generative Models", PETS 2019. density_ratio: DOMIAS; van Breugel et al., AISTATS 2023.
+      Density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
+      against Generative Models", PETS 2019. Ratio: DOMIAS; van Breugel et al., AISTATS 2023.
     """
     project = _components(synthetic[0], seed)
     judged, released, population = (
@@ -185,8 +185,9 @@ def _chunks(x: np.ndarray, size: int = CHUNK) -> list[np.ndarray]:
 def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:
     """Compare how near synthetic and held-out records lie to training records.
 
-    It is for the data holder only. Held-out records show how near real records lie that were not trained on. The time is in
-    proportion to all three counts: pass a few thousand synthetic and held-out records.
+    It is for the data holder only. Held-out records show how near real records lie that were not
+    trained on. The time is in proportion to all three counts: pass a few thousand synthetic and
+    held-out records.
 
     Returns:
       {"synthetic", "held_out"}, each {"percentile_1", "median", "copies"} of the distance to the

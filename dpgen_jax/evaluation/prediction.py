@@ -480,20 +480,7 @@ MODEL = "gradient_boosting"
 """The model that predicts the label, or the first target, in every group."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Grouping:
-    """Columns whose values part the rows."""
-
-    spec: TableSpec
-    columns: tuple[Column, ...]
-
-    @property
-    def name(self) -> str:
-        """The names of the columns."""
-        return ", ".join(column.name for column in self.columns)
-
-
-def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
+def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[tuple[Column, ...]]:
     """Return the groupings that a user names: a column each, or several with commas between them.
 
     A UserError refuses a column that does not exist or is named twice.
@@ -508,12 +495,12 @@ def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
                                 f"known: {listed(columns)}")
         if len(set(names)) < len(names):
             raise UserError(f"--by {text}: a column is named twice; name each once")
-        groupings.append(Grouping(spec, tuple(columns[name] for name in names)))
+        groupings.append(tuple(columns[name] for name in names))
     return groupings
 
 
-def subgroups(real: Real, synthetic: Synthetic, setting: Setting, groupings: Sequence[Grouping],
-              targets: Sequence[Target] = ()) -> Part:
+def subgroups(real: Real, synthetic: Synthetic, setting: Setting,
+              groupings: Sequence[Sequence[Column]], targets: Sequence[Target] = ()) -> Part:
     """Measure parts of the rows of a table, as a `results.Measure`, all of it from real rows.
 
     The first of `targets` is predicted in every group; the label, if there is one, stands for it.
@@ -531,53 +518,51 @@ def subgroups(real: Real, synthetic: Synthetic, setting: Setting, groupings: Seq
     models = None if goal is None else _Predicted.of(goal, draws, real.train)
     findings: list[Finding] = []
     facts: list[Json] = []
-    for grouping in groupings:
-        setting.log(f"subgroups by {grouping.name}")
+    for columns in groupings:
+        by = ", ".join(column.name for column in columns)
+        setting.log(f"subgroups by {by}")
         # within a group the column that makes it is nearly constant: nothing is to be predicted
-        known = goal is None or goal.column in grouping.columns
-        for group in _groups(grouping, real.test):
-            key = ("subgroups", len(facts))
-            of_group, facts_of_group = _measured(_Part(grouping, group), draws, real, key,
-                                                 None if known else models)
+        known = goal is None or goal.column in columns
+        for group in _groups(spec, columns, real.test):
+            of_group, more = _measured(group, draws, real, ("subgroups", len(facts)),
+                                       None if known else models)
             findings += of_group
-            facts.append(facts_of_group)
+            facts.append({"by": by, "group": group.name} | more)
     return Part(tuple(findings), {"subgroups": facts}, ("subgroups",))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Group:
-    """A group: its name, and for each column the lowest and highest code that belongs to it."""
+class _Group(NamedTuple):
+    """A group of the rows of a table."""
 
-    name: str
-    ranges: tuple[tuple[float, float], ...]
-    """NaN for null."""
+    spec: TableSpec
+    name: str = ""
+    ranges: tuple[tuple[Column, float, float], ...] = ()
+    """Columns with the lowest and the highest code that belong to it, NaN for null."""
 
-    def rows(self, grouping: Grouping, rows: Records) -> np.ndarray:
-        """Return which rows [n] belong to it: bool [n]."""
-        cells, kept = marginals.cells(grouping.spec, rows), np.ones(len(rows[1]), bool)
-        for column, (low, high) in zip(grouping.columns, self.ranges, strict=True):
-            values = cells[:, grouping.spec.all_columns.index(column)]
+    def of(self, rows: Records) -> Records:
+        """Return the rows that belong to it."""
+        cells, kept = marginals.cells(self.spec, rows), np.ones(len(rows[1]), bool)
+        for column, low, high in self.ranges:
+            values = cells[:, self.spec.all_columns.index(column)]
             if np.isnan(low):
                 kept &= np.isnan(values)
             else:
                 kept &= (values >= low) & (values <= high)
                 kept &= (low == high) | ~np.isin(values, column.special)
-        return kept
+        return rows[0][kept], rows[1][kept]
 
 
-def _groups(grouping: Grouping, test: Records) -> list[_Group]:
+def _groups(spec: TableSpec, columns: Sequence[Column], test: Records) -> list[_Group]:
     """Return the groups, the largest first, at most `MAX_GROUPS`; none that has no held-out row."""
-    groups = [_Group("", ())]
-    cells = marginals.cells(grouping.spec, test)
-    for column in grouping.columns:
-        values = cells[:, grouping.spec.all_columns.index(column)]
-        groups = [_Group(", ".join(filter(None, (group.name, name))), (*group.ranges, span))
-                  for group in groups for name, span in _values(column, values)]
-        sizes = [int(group.rows(dataclasses.replace(
-            grouping, columns=grouping.columns[:len(group.ranges)]), test).sum())
-            for group in groups]
-        order = sorted(range(len(groups)), key=lambda i: -sizes[i])[:MAX_GROUPS]
-        groups = [groups[i] for i in order if sizes[i]]
+    groups, cells = [_Group(spec)], marginals.cells(spec, test)
+    for column in columns:
+        values = cells[:, spec.all_columns.index(column)]
+        parts = [_Group(spec, ", ".join(filter(None, (group.name, name))),
+                        (*group.ranges, (column, *span)))
+                 for group in groups for name, span in _values(column, values)]
+        sized = [(len(part.of(test)[1]), part) for part in parts]
+        sized = sorted(sized, key=lambda one: -one[0])[:MAX_GROUPS]
+        groups = [part for size, part in sized if size]
     return groups
 
 
@@ -627,25 +612,12 @@ class _Predicted:
                     "metric": metric, "n_rarest": int(counts[counts > 0].min())}
 
 
-class _Part(NamedTuple):
-    """A group and how it was made."""
-
-    grouping: Grouping
-    group: _Group
-
-    def of(self, rows: Records) -> Records:
-        """Return the rows that belong to the group."""
-        kept = self.group.rows(self.grouping, rows)
-        return rows[0][kept], rows[1][kept]
-
-
-def _measured(part: _Part, draws: Sequence[Records], real: Real, key: Key,
+def _measured(group: _Group, draws: Sequence[Records], real: Real, key: Key,
               models: _Predicted | None) -> tuple[list[Finding], Json]:
     """Return the findings and the facts of one group."""
-    parts, held_out = [part.of(draw) for draw in draws], part.of(real.test)
+    parts, held_out = [group.of(draw) for draw in draws], group.of(real.test)
     fewest = min(len(one[1]) for one in parts)
-    facts: Json = {"by": part.grouping.name, "group": part.group.name, "n_test": len(held_out[1]),
-                   "n_synthetic": fewest}
+    facts: Json = {"n_test": len(held_out[1]), "n_synthetic": fewest}
     if len(held_out[1]) < MIN_SUBGROUP_ROWS:
         return [], facts | {"note": f"too few held-out rows to say anything: {MIN_SUBGROUP_ROWS} "
                                     "are needed"}
@@ -655,7 +627,7 @@ def _measured(part: _Part, draws: Sequence[Records], real: Real, key: Key,
     if models is not None:
         scores, known = models.scores(held_out, key)
         findings, facts = [*findings, *scores], facts | known
-    training = None if real.train is None else part.of(real.train)
+    training = None if real.train is None else group.of(real.train)
     if training is not None and len(training[1]) < MIN_SUBGROUP_ROWS:
         training = None
     if fewest < MIN_SUBGROUP_ROWS:

@@ -96,17 +96,7 @@ class Figure:
 
 def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]],
           numeric: bool = True) -> Table:
-    """Build a table of at most `MAX_ROWS` rows.
-
-    Args:
-      caption: The caption; it says how many rows are left out.
-      head: The names of all columns.
-      rows: For each row its name and its other cells.
-      numeric: Whether the cells are numbers, set flush right.
-
-    Returns:
-      The table.
-    """
+    """Build a table of at most `MAX_ROWS` rows; the caption says how many are left out."""
     if len(rows) > MAX_ROWS:
         caption = f"{caption}; the first {MAX_ROWS:,} of {len(rows):,} rows"
     return Table(caption, tuple(head), tuple((shorten(name), tuple(cells))
@@ -114,7 +104,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[
 
 
 def visible(text: str) -> str:
-    """Returns a text with a replacement mark for each character that cannot be shown.
+    """Return a text with a replacement mark for each character that cannot be shown.
 
     That is one which no font or page has, or which would change how the text around it reads.
     """
@@ -122,16 +112,7 @@ def visible(text: str) -> str:
 
 
 def page(package: str, template: str, **context: Any) -> str:
-    """Render a page.
-
-    Args:
-      package: The package of the template.
-      template: The name of a file in its folder templates/.
-      **context: The variables of the template.
-
-    Returns:
-      The HTML, as text that can be encoded in any file.
-    """
+    """Return a page, from a template of a package, as text that can be encoded in any file."""
     return visible(_environment(package).get_template(template).render(context))
 
 
