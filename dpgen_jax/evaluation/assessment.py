@@ -114,6 +114,10 @@ class Assessment:
         return [one for one in self.findings if len(one.key) > len(key)
                 and one.key[:len(key)] == key]
 
+    def names(self, *key: str | int) -> list[str]:
+        """Return the names that stand next after a key in those of the findings, each once."""
+        return list(dict.fromkeys(str(one.key[len(key)]) for one in self.under(*key)))
+
     def at(self, *key: str | int) -> Finding | None:
         """Return the finding of a key, or None."""
         return next((one for one in self.findings if one.key == key), None)
@@ -263,6 +267,7 @@ NAMED = 2
 NOTHING_LEARNT = {"auroc": 0.52, "r2": 0.02}
 """Scores up to which a model has learnt nothing."""
 CHANCE = {"auroc": 0.5, "r2": 0.0}
+RANKING = ("auroc", "auprc")
 RETRAIN = "train with a larger epsilon, or with fewer columns"
 
 
@@ -303,7 +308,7 @@ def use(found: Assessment) -> Finding | None:
             value = Score(_mean([one.value.mean for one in ours]), spread)
             real_mean = Score(_mean([one.value.mean for one in theirs])) if theirs else None
             return _kept(metric, what, value, real_mean, ours)
-    for name in dict.fromkeys(one.key[1] for one in found.under("targets")):
+    for name in found.names("targets"):
         ours, theirs = (_of_first_metric(found.under("targets", name, task))
                         for task in ("gen2real", "real2real"))
         if ours:
@@ -514,20 +519,19 @@ def terminal_lines(found: Assessment) -> Iterator[str]:
 
 def _tasks(found: Assessment) -> Iterator[str]:
     """Yield a line for each classifier and ranking score, or for its accuracy without one."""
-    scores = {one.key: one for task in found.tasks for one in found.under(task)}
-    for name in dict.fromkeys(key[1] for key in scores if key[0] == found.tasks[0]):
-        metrics = {key[2] for key in scores if key[:2] == (found.tasks[0], name)}
-        ranking = metrics & {"auroc", "auprc"}
-        for metric in sorted(ranking, key=("auroc", "auprc").index) if ranking else ("accuracy",):
-            parts = [f"{task} {_text(scores[task, name, metric])}" for task in found.tasks
-                     if (task, name, metric) in scores]
+    for name in found.names(found.tasks[0]) if found.tasks else ():
+        metrics = found.names(found.tasks[0], name)
+        ranking = [metric for metric in RANKING if metric in metrics]
+        for metric in ranking or ["accuracy"]:
+            parts = [f"{task} {_text(score)}" for task in found.tasks
+                     if (score := found.at(task, name, metric))]
             yield f"{name:19} {metric:8}  {'   '.join(parts)}"
 
 
 def _targets(found: Assessment) -> Iterator[str]:
     """Yield a line for each column that was predicted, by the best model of each task."""
-    for name in dict.fromkeys(one.key[1] for one in found.under("targets")):
-        tasks = [task for task in TASKS if found.under("targets", name, task)]
+    for name in found.names("targets"):
+        tasks = found.names("targets", name)
         best = [max(_of_first_metric(found.under("targets", name, task)),
                     key=lambda one: one.value.mean) for task in tasks]
         parts = [f"{task} {_text(one)}" for task, one in zip(tasks, best, strict=True)]

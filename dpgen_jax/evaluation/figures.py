@@ -178,10 +178,9 @@ def utility_bars(found: Assessment) -> Figure | None:
     tasks = [task for task in ("gen2real", "real2real") if found.under(task)]
     if not tasks:
         return None
-    first = found.under(tasks[0])
-    metrics = [one.name for one in first if one.key[:2] == first[0].key[:2]]
+    metrics = found.names(tasks[0], found.names(tasks[0])[0])
     metric = next((name for name in ("auroc", "accuracy") if name in metrics), metrics[0])
-    names = [str(one.key[1]) for one in first if one.name == metric]
+    names = [name for name in found.names(tasks[0]) if found.at(tasks[0], name, metric)]
 
     def draw(drawing: Drawing) -> None:
         axes, high = drawing.subplots(), 0.8 / len(tasks)
@@ -215,7 +214,7 @@ def attacks(found: Assessment) -> Figure | None:
     None where there was no attack.
     """
     scores = found.under("membership", "attacks")
-    names = list(dict.fromkeys(str(one.key[2]) for one in scores))
+    names = found.names("membership", "attacks")
     measures = list(dict.fromkeys(one.name for one in scores))
     if not measures:
         return None

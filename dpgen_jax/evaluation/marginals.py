@@ -142,7 +142,7 @@ def likeness(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     """
     spec, real = cast(TableSpec, real.spec), real.alike(setting.n_samples)
     rows = slice(None if real.train is None else len(real.train[1]))
-    draws = [(x[rows], y[rows]) for x, y in setting.draws(synthetic, setting.n_samples)]
+    draws = [(x[rows], y[rows]) for x, y in setting.draws(synthetic)]
     key, named, test = ("fidelity",), columns(spec), cells(spec, real.test)
     findings = distances(draws, real, key)
     findings.append(_compared((*key, "correlation_difference"), lambda one:
@@ -172,7 +172,7 @@ def validity(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     """Measure the fraction of cells that break the public schema, as a `results.Measure`."""
     spec = cast(TableSpec, real.spec)
     broken = [schema_violations(cells(spec, draw), columns(spec))
-              for draw in setting.draws(synthetic, setting.n_samples)]
+              for draw in setting.draws(synthetic)]
     return Part((Finding(("schema_violations",), Score.of(broken), from_real=False),), seconds={})
 
 

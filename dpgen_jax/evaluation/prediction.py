@@ -294,7 +294,7 @@ def utility(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     if not spec.labelled:
         return Part(seconds={})
     real = real.alike(setting.n_samples)
-    draws = setting.draws(synthetic, setting.n_samples)
+    draws = setting.draws(synthetic)
     pairs = {"gen2real": [(draw, real.test) for draw in draws]}
     if real.train is not None:
         pairs |= {"real2gen": [(real.train, draw) for draw in draws],
@@ -434,7 +434,7 @@ def predicted(real: Real, synthetic: Synthetic, setting: Setting, targets: Seque
     """
     if "gen2real" not in setting.options.metrics:
         return Part(seconds={})
-    draws, real = setting.draws(synthetic, setting.n_samples), real.alike(setting.n_samples)
+    draws, real = setting.draws(synthetic), real.alike(setting.n_samples)
     train = real.train if "real2real" in setting.options.metrics else None
     findings: list[Finding] = []
     seconds, notes = {}, []
@@ -512,7 +512,7 @@ def subgroups(real: Real, synthetic: Synthetic, setting: Setting,
       `synthetic_share`; those of `marginals.distances`, of equal numbers of rows; `gen2real` and
       `real2real`, the score on the group's held-out rows of `MODEL` trained on all rows.
     """
-    spec, draws = cast(TableSpec, real.spec), setting.draws(synthetic, setting.n_samples)
+    spec, draws = cast(TableSpec, real.spec), setting.draws(synthetic)
     real = real.alike(setting.n_samples)
     goal = Target(spec, spec.label) if spec.labelled else next(iter(targets), None)
     models = None if goal is None else _Predicted.of(goal, draws, real.train)

@@ -208,7 +208,7 @@ def _scores_of(found: Assessment, kind: str, scores: Sequence[Finding]) -> Table
     tasks = list(dict.fromkeys(str(one.key[0]) for one in scores))
     columns = list(dict.fromkeys((one.name, str(one.key[0])) for one in scores))
     columns.sort(key=lambda column: (column[0] != kind, tasks.index(column[1]), column[0]))
-    names = list(dict.fromkeys(str(one.key[1]) for task in TASKS for one in found.under(task)))
+    names = list(dict.fromkeys(name for task in TASKS for name in found.names(task)))
     rows = [(label(name), [cell(found.at(task, name, metric)) for metric, task in columns])
             for name in names]
     average = [found.at("average", task, metric) for metric, task in columns]
@@ -228,9 +228,8 @@ def _way(metric: str, task: str) -> str:
 def targets(found: Assessment) -> list[Table]:
     """Return a table for each target, with a row a model and a column a score and task."""
     tables = []
-    for name in dict.fromkeys(one.key[1] for one in found.under("targets")):
-        tasks = [task for task in TASKS if found.under("targets", name, task)]
-        scores = [one for task in tasks for one in found.under("targets", name, task)]
+    for name in found.names("targets"):
+        tasks, scores = found.names("targets", name), found.under("targets", name)
         columns = [(kind, task) for kind in _kinds(scores)[:SHOWN] for task in tasks]
         models = dict.fromkeys(one.key[3] for one in scores)
         tables.append(table(
@@ -329,9 +328,10 @@ def membership(found: Assessment) -> Table | None:
     scores = found.under("membership", "attacks")
     if not scores:
         return None
-    names, measures = (list(dict.fromkeys(str(one.key[i]) for one in scores)) for i in (2, 3))
+    measures = list(dict.fromkeys(one.name for one in scores))
     rows = [(label(name), [cell(found.at("membership", "attacks", name, measure))
-                           for measure in measures]) for name in names]
+                           for measure in measures])
+            for name in found.names("membership", "attacks")]
     limits = {"allowed at most": found.attacks.allowed, "chance": found.attacks.chance}
     rows += [(text, [Cell(number(known.get(m))) for m in measures])
              for text, known in limits.items() if known]
@@ -618,8 +618,7 @@ def conditions(found: Assessment) -> Json:
         setting.schedule)) if setting else ""
     return {name: found.fact(name) for name in SAME} | {
         "setting": setting and setting.name, "schedule": schedule or None,
-        "classifiers": ", ".join(dict.fromkeys(str(one.key[1]) for one in found.under("gen2real"))
-                                 ) or None}
+        "classifiers": ", ".join(found.names("gen2real")) or None}
 
 
 def comparable(entries: Sequence[Entry]) -> list[int]:

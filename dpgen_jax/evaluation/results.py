@@ -167,9 +167,10 @@ class Setting:
     options: Evaluation = Evaluation()
     log: Log = dataclasses.field(default=silent, compare=False)
 
-    def draws(self, synthetic: Synthetic, most: int) -> list[Records]:
+    def draws(self, synthetic: Synthetic, most: int | None = None) -> list[Records]:
         """Return the draw of each seed, of `n_samples` records or `most` if that is fewer."""
-        return [synthetic.draw(min(most, self.n_samples), seed) for seed in range(self.seeds)]
+        n = self.n_samples if most is None else min(most, self.n_samples)
+        return [synthetic.draw(n, seed) for seed in range(self.seeds)]
 
 
 class Measure(Protocol):
