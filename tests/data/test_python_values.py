@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
-from dpgen_jax.data.table import forms, frames, schema
+from dpgen_jax.data.table import frames, schema, transform
 from dpgen_jax.release import sampling
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
@@ -56,7 +56,7 @@ def test_a_time_with_a_zone_is_not_guessed():
     moment = pd.Timestamp("2020-02-29 08:00", tz="Europe/Rome")
     with pytest.raises(UserError, match="f: column at has a time zone.*tz_convert"):
         frames.cells_of_frame("f", pd.DataFrame({"at": [moment]}), None)
-    assert forms.python_text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
+    assert transform.python_text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
 
 
 @pytest.mark.parametrize(("categories", "values"), [
@@ -73,7 +73,7 @@ def test_a_time_with_a_zone_is_not_guessed():
 def test_a_cell_is_of_the_category_that_is_the_same_number_or_truth_value(categories, values):
     entries = {"kind": "categorical", "categories": categories}
     column = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
-    read = forms.python_reader(column)
+    read = transform.python_reader(column)
     assert {text: [read(value) for value in same] for text, same in values.items()} == {
         text: [text] * len(same) for text, same in values.items()}
 
@@ -91,7 +91,7 @@ def test_a_cell_is_of_the_category_that_is_the_same_number_or_truth_value(catego
 def test_a_value_that_may_be_of_several_texts_is_refused(entries, value, match):
     made = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
     with pytest.raises(UserError, match=f"^{match}"):
-        forms.python_reader(made)(value)
+        transform.python_reader(made)(value)
     frame = pd.DataFrame({"a": pd.Series([None, value], dtype=object)})
     with pytest.raises(UserError, match=f"^f, row 1, column a: {match}.*dtype={{'a': 'string'}}"):
         frames.cells_of_frame("f", frame, TableSpec((made,), NO_LABEL, 0))

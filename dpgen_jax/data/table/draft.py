@@ -21,7 +21,7 @@ from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.table import columns, forms, schema
+from dpgen_jax.data.table import columns, schema, transform
 from dpgen_jax.data.table.columns import IDENTIFIER, NULLS, SPACE, column, distinguishable
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import ENCODING
@@ -75,7 +75,7 @@ def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = ""
         return {"kind": "categorical", "categories": ordered(unique), **nullable}
     if _padded(unique):
         return _numerals(unique, len(unique) == len(present), nullable)
-    values = _values(forms.number, present)
+    values = _values(transform.number, present)
     if values is not None:
         made = _shape(values, {})
         digits = _decimals(unique, ".") if made["kind"] == "continuous" else {}
@@ -108,7 +108,7 @@ def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> Json
 
 def ordered(texts: Iterable[str]) -> list[str]:
     """Returns each text once, numbers by their value: 9 before 10."""
-    return sorted(set(texts), key=lambda text: (forms.number(text) or 0.0, text))
+    return sorted(set(texts), key=lambda text: (transform.number(text) or 0.0, text))
 
 
 def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
@@ -128,7 +128,7 @@ def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
 
 def _categories(name: str, texts: list[str]) -> list[str]:
     categories = ordered(texts)
-    odd = [text for text in categories if forms.number(text) is None]
+    odd = [text for text in categories if transform.number(text) is None]
     if len(categories) > MAX_CATEGORIES and 2 * len(odd) < len(categories):
         raise UserError(f"column {name} holds {len(categories) - len(odd)} different numbers, and "
                         f"texts that are none: {listed(odd)}; empty these cells, or write its "
@@ -194,9 +194,9 @@ def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
         if kind == "datetime":
             form += offset
         shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
-        read = forms.reader(shaped)
+        read = transform.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
-            low, high = forms.texts(shaped, np.array([values.min(), values.max()]))
+            low, high = transform.texts(shaped, np.array([values.min(), values.max()]))
             return {"kind": kind, "min": low, "max": high, "format": form}
     return None
 
@@ -213,7 +213,7 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
         return None  # numerals with zeros in front, which a number would lose
     for mark, thousands in MARKS:
         shaped = Column("", "continuous", unit=unit, marks=mark + thousands)
-        values = _values(forms.reader(shaped), texts)
+        values = _values(transform.reader(shaped), texts)
         if values is not None:
             written = {"unit": unit} if unit else {}
             written |= {"decimal_mark": mark} if mark != "." else {}
@@ -297,8 +297,9 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
 def _point_out_odd_cells(name: str, cells: Cells) -> None:
     """Points out, to the data holder, a text that makes categories of a column of numbers."""
     texts = cells.columns[name]
-    odd = [i for i, text in enumerate(texts) if text not in NULLS and forms.number(text) is None]
-    numbers = sum(text not in NULLS for text in texts) - len(odd)
+    present = [i for i, text in enumerate(texts) if text not in NULLS]
+    odd = [i for i in present if transform.number(texts[i]) is None]
+    numbers = len(present) - len(odd)
     if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
         tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
              f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
@@ -312,7 +313,7 @@ def with_durations(names: Iterable[str]) -> TableSpec:
     Args:
         names: The columns, whose durations are whole seconds.
     """
-    form = forms.DEFAULTS["duration"]
+    form = transform.DEFAULTS["duration"]
     return TableSpec(tuple(Column(name, "continuous", written="duration", format=form)
                            for name in names), NO_LABEL, 0)
 

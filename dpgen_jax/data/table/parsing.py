@@ -26,7 +26,7 @@ from dpgen_jax.core import files as core_files
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import EMPTY, Column, UserError
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import NULLS, tamed
 from dpgen_jax.data.table.schema import (
     DEFAULT_DIALECT,
@@ -188,7 +188,7 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
         for i in np.flatnonzero(values < 0).tolist():
             values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
         return values
-    if not forms.is_plain(column):
+    if not transform.is_plain(column):
         return _whole(column, _formed(column, cells), cells)
     with contextlib.suppress(ValueError):
         values = np.array(texts, np.float64)
@@ -206,7 +206,7 @@ def _at(cells: Cells, column: Column, i: int) -> str:
 
 def _formed(column: Column, cells: Cells) -> np.ndarray:
     """Returns the codes of dates, times, and numbers with a unit; each text is read once."""
-    texts, read = cells.columns[column.name], forms.reader(column)
+    texts, read = cells.columns[column.name], transform.reader(column)
     known = {text: None if text in NULLS else read(text) for text in dict.fromkeys(texts)}
     values = [known[text] for text in texts]
     return np.array([_number(column, texts[i], partial(_at, cells, column, i))
@@ -215,12 +215,13 @@ def _formed(column: Column, cells: Cells) -> np.ndarray:
 
 def _number(column: Column, text: str, at: Callable[[], str]) -> float:
     """Returns the code of a cell of numbers."""
-    value = forms.number(text) if forms.is_plain(column) else None
+    value = transform.number(text) if transform.is_plain(column) else None
     if value is not None:
         return value
     if text not in NULLS:
-        raise UserError(f"{at()}: {quoted(text)} is no {forms.what(column)}; mend the "
-                        f"cell{'' if forms.is_plain(column) else ', or declare another format'}")
+        more = "" if transform.is_plain(column) else ", or declare another format"
+        raise UserError(f"{at()}: {quoted(text)} is no {transform.what(column)}; mend the cell"
+                        f"{more}")
     return _null(column, text, at)
 
 

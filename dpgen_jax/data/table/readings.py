@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.types import Column
-from dpgen_jax.data.table import forms
+from dpgen_jax.data.table import transform
 from dpgen_jax.data.table.columns import KINDS, NULLS, SPACE, format_fields, has_value
 from dpgen_jax.data.table.draft import FORMATS
 
@@ -109,8 +109,8 @@ LARGEST = 2.0**53
 """Whole numbers beyond it are read as numbers."""
 SIGNED = np.concatenate([-(2.0 ** (np.arange(80, -41, -1) / 2)), 2.0 ** (np.arange(-40, 81) / 2)])
 """Edges of the bins of numbers: two an octave from 2^-20 to 2^40, on both sides of zero."""
-YEARS = np.array([(datetime.datetime(year, 1, 1) - forms.EPOCH).days for year in range(1900, 2101)],
-                 np.float64)
+YEARS = np.array([(datetime.datetime(year, 1, 1) - transform.EPOCH).days
+                  for year in range(1900, 2101)], np.float64)
 """Edges of the bins of dates, in days: one a year."""
 
 
@@ -149,7 +149,7 @@ class Reading:
         digits, column = self.entries.get("decimals"), self.column
         return has_value(column, other.example) and (
             digits in (None, other.entries.get("decimals"))
-            or (forms.reader(column)(other.example) or 0.0).is_integer())
+            or (transform.reader(column)(other.example) or 0.0).is_integer())
 
 
 MISSING = Reading("missing", {"kind": "missing"}, "")
@@ -207,7 +207,7 @@ def code(text: str) -> int:
     """
     if text in NULLS:
         return 0
-    value, formed = forms.number(text), places_of_marks(text)
+    value, formed = transform.number(text), places_of_marks(text)
     if value is not None:
         return 1 + _plain(value, formed)
     if formed is not None:
@@ -276,5 +276,5 @@ def _by_shape() -> dict[str, list[tuple[int, Callable[[str], float | None]]]]:
             shapes = [_shape(reading.example)]
             shapes += [f"-{shape}" for shape in shapes if reading.entries["kind"] == "duration"]
             for shape in shapes:
-                made.setdefault(shape, []).append((place, forms.reader(reading.column)))
+                made.setdefault(shape, []).append((place, transform.reader(reading.column)))
     return made

@@ -33,7 +33,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, listed, locate, quoted
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import ENTRIES, IDENTIFIER, column, identifier, kind_of, odd_texts
 
 MOST_YAML_BYTES, MAX_DEPTH = 2**26, 20
@@ -648,7 +648,7 @@ def _declared_beside(rows: list[Json], names: list[str]) -> list[str]:
 
 def _plain(text: Any) -> Any:
     """Returns the number that a text is, whole if it is written so; else the text."""
-    value = None if isinstance(text, (list, dict)) else forms.number(str(text))
+    value = None if isinstance(text, (list, dict)) else transform.number(str(text))
     if value is None:
         return text
     return int(text) if str(text).lstrip("+-").isdigit() else value
