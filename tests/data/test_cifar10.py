@@ -134,14 +134,14 @@ def test_a_pickle_that_calls_is_refused_and_not_executed(tmp_path, protocol):
     (b"\x80\x02cnumpy\ndtype\nU\x01O\x85R.", "it would call numpy.dtype with other arguments"),
     (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R.", "would call _cod"),
     (b"\x80\x02cnumpy\nndarray\nK\x01\x85R.", "it would call numpy.ndarray"),
-    (b"(S'touch sign'\nios\nsystem\n.", "unexpected opcode STRING"),
-    (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "unexpected opcode PROTO"),
+    (b"(S'touch sign'\nios\nsystem\n.", "malformed"),
+    (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "malformed"),
     (b"\x80\x02]a.", "malformed"), (b"\x80\x02h\x07.", "malformed"),
     (b"\x80\x02K\x01", "malformed"), (b"", "malformed"), (b"\x80\x02].", "no dictionary"),
     (b"garbage", "malformed|unexpected"),
     (b"\x80\x02}.", "lacks `data`"), (b"\x80\x02}]]s.", "malformed"),
-    (b"\x80\x02K\x01(K\x02K\x03u.", "a int where a dict belongs"),
-    (b"\x80\x02]K\x01\x85b.", "a list where a Object belongs")])
+    (b"\x80\x02K\x01(K\x02K\x03u.", "malformed"),
+    (b"\x80\x02]K\x01\x85b.", "malformed")])
 def test_other_pickles(data, match, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=match) as caught:

@@ -1,7 +1,7 @@
 """Public photographs: `cifar10:DIR`, `celeba:DIR` and `places365:DIR`.
 
 CIFAR-10 may come as pickles. A pickle is a program for a stack machine that may import and call
-anything. The reader here only parses the opcodes that a batch of CIFAR-10 has, and calls nothing
+anything. The reader here only knows the opcodes that a batch of CIFAR-10 has, and calls nothing
 that a file names.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import pickletools
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -38,37 +38,62 @@ from dpgen_jax.data.images import files
 from dpgen_jax.data.images.files import SKIPPED, Form, subfolders
 from dpgen_jax.data.images.folders import Part, class_folders, pairs, read_names, with_uncovered
 
-MAX_PROTOCOL = 2
-MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
-RECONSTRUCT = tuple(f"{module} _reconstruct" for module in MODULES)
-NDARRAY, DTYPE, ENCODE = "numpy ndarray", "numpy dtype", "_codecs encode"
-MARK = object()
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-MAKERS = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-LITERALS = {"BININT", "BININT1", "BININT2", "BINSTRING", "SHORT_BINSTRING", "BINUNICODE"}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-
-
-T = TypeVar("T")
+OPCODES = (
+    *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2),
+    *(pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.BINUNICODE, pickle.EMPTY_DICT),
+    *(pickle.EMPTY_LIST, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2),
+    *(pickle.TUPLE3, pickle.MARK, pickle.SETITEM, pickle.SETITEMS, pickle.APPEND, pickle.APPENDS),
+    *(pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.GLOBAL),
+    *(pickle.REDUCE, pickle.BUILD, pickle.PROTO, pickle.STOP))
+"""The opcodes of a batch, all of protocol 2."""
+RECONSTRUCT = tuple(f"numpy.{part}.multiarray._reconstruct" for part in ("core", "_core"))
+NDARRAY, DTYPE, ENCODE = "numpy.ndarray", "numpy.dtype", "_codecs.encode"
 
 
 class _Refused(Exception):
     """The file is not a batch; the message is the reason."""
 
 
-@dataclasses.dataclass
-class _Name:
-    """A name that the file would import."""
+class _Recorded:
+    """What a file would import, or what a call of it would return; nothing is called.
 
-    name: str
+    Attributes:
+        name: What the file would import.
+        called: Whether it is the result of a call.
+        state: What the file gives to the result.
+    """
+
+    def __init__(self, name: str, called: bool = False) -> None:
+        self.name, self.called = name, called
+        self.state: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Records one of the calls of a batch, with exactly its arguments."""
+        first = arguments[0]
+        if self.name == ENCODE and arguments[1:] == ("latin1",) and isinstance(first, str):
+            return first.encode("latin-1")
+        is_array = self.name in RECONSTRUCT and isinstance(first, _Recorded) and (
+            (first.name, first.called) == (NDARRAY, False))
+        if self.called or not (is_array or (self.name == DTYPE and first == "u1")):
+            raise _Refused(f"it would call {self.name} with other arguments")
+        return _Recorded(self.name, called=True)
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
-@dataclasses.dataclass
-class _Object:
-    """A call of `name`, recorded and not made, and the state that the file gives to its result."""
+class _Unpickler(pickle._Unpickler):
+    """A reader of the few opcodes of a batch, which imports nothing.
 
-    name: str
-    state: tuple[Any, ...] | None = None
+    That of C cannot be restricted, and takes memory by numbers of the file.
+    """
+
+    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in OPCODES}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in (*RECONSTRUCT, NDARRAY, DTYPE, ENCODE):
+            raise _Refused(f"it would import {module}.{name}")
+        return _Recorded(f"{module}.{name}")
 
 
 def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +111,7 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
         UserError: The file contains anything but that and other plain values.
     """
     try:
-        return _content(_parse(data), width)
+        return _content(_Unpickler(io.BytesIO(data), encoding="latin-1").load(), width)
     except _Refused as error:
         reason = str(error)
     except Exception as error:  # a malformed stack, memo or opcode
@@ -96,135 +121,26 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _content(batch: object, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the pixels and labels of a parsed batch."""
+    """Returns the pixels and labels of a batch, of which the calls are recorded."""
     if not isinstance(batch, dict):
         raise _Refused("it holds no dictionary")
     fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value
               for key, value in batch.items()}
     array, labels = fields.get("data"), fields.get("labels")
-    if not isinstance(array, _Object) or not isinstance(labels, list):
+    if not isinstance(array, _Recorded) or not isinstance(labels, list):
         raise _Refused("it lacks `data`, an array, or `labels`, a list")
-    pixels = _array(array)
+    _, shape, kind, by_column, values = array.state
+    if not isinstance(kind, _Recorded) or (kind.name, kind.called, by_column) != (
+            DTYPE, True, False):
+        raise _Refused("data is no uint8 array in row order")
+    values = values.encode("latin-1") if isinstance(values, str) else values
+    pixels = np.frombuffer(values, np.uint8).reshape(shape)
     if pixels.ndim != 2 or pixels.shape[1] != width or not len(pixels):
         raise _Refused(f"data has shape {pixels.shape}, expected [n, {width}]")
     if len(labels) != len(pixels) or not all(type(label) is int for label in labels):
         raise _Refused(f"{len(pixels)} images, {len(labels)} labels; one integer an image is "
                        "needed")
     return pixels, np.array(labels, np.int64)
-
-
-def _array(parsed: _Object) -> np.ndarray:
-    """Makes the array of a parsed one, whose state is version, shape, type, column order, bytes."""
-    if parsed.state is None:
-        raise _Refused("data has no state")
-    _, shape, kind, by_column, data = parsed.state
-    if not isinstance(kind, _Object) or kind.name != DTYPE or by_column is not False:
-        raise _Refused("data is no uint8 array in row order")
-    data = data.encode("latin-1") if isinstance(data, str) else data
-    return np.frombuffer(data, np.uint8).reshape(shape)
-
-
-def _parse(data: bytes) -> Any:
-    """Returns the value that the opcodes describe."""
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
-    argument: Any  # of another type for each opcode
-    for code, argument, position in pickletools.genops(data):
-        name = code.name
-        if name in LITERALS:
-            stack.append(argument)
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in MAKERS:
-            stack.append(MAKERS[name]())
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif name in STEPS:
-            STEPS[name](stack)
-        elif name in TUPLES:
-            stack[-TUPLES[name]:] = [tuple(stack[-TUPLES[name]:])]
-        elif name == "MARK":
-            stack.append(MARK)
-        elif name == "GLOBAL":
-            if argument not in (*RECONSTRUCT, NDARRAY, DTYPE, ENCODE):
-                raise _Refused(f"it would import {argument.replace(' ', '.')}")
-            stack.append(_Name(argument))
-        elif name == "STOP":
-            (value,) = stack
-            return value
-        elif name != "PROTO" or argument > MAX_PROTOCOL:
-            raise _Refused(f"unexpected opcode {name} at byte {position}")
-    raise _Refused("it ends too early")
-
-
-def _marked(stack: list[Any]) -> list[Any]:
-    """Pops the values above the last mark, and the mark."""
-    start = len(stack) - 1 - next(i for i, value in enumerate(reversed(stack)) if value is MARK)
-    values = stack[start + 1:]
-    del stack[start:]
-    return values
-
-
-def _set_items(stack: list[Any]) -> None:
-    """Sets several items of the dictionary below the mark."""
-    values = _marked(stack)
-    _typed(stack[-1], dict).update(zip(values[::2], values[1::2], strict=True))
-
-
-def _set_item(stack: list[Any]) -> None:
-    """Sets one item of a dictionary."""
-    value, key = stack.pop(), stack.pop()
-    _typed(stack[-1], dict)[key] = value
-
-
-def _append(stack: list[Any]) -> None:
-    """Appends one value to a list."""
-    value = stack.pop()
-    _typed(stack[-1], list).append(value)
-
-
-def _extend(stack: list[Any]) -> None:
-    """Appends several values to the list below the mark."""
-    values = _marked(stack)
-    _typed(stack[-1], list).extend(values)
-
-
-def _close_tuple(stack: list[Any]) -> None:
-    """Makes a tuple of the values above the mark."""
-    stack.append(tuple(_marked(stack)))
-
-
-def _call(stack: list[Any]) -> None:
-    """Carries out or notes one of the allowed calls, with exactly the allowed arguments."""
-    arguments, called = _typed(stack.pop(), tuple), _typed(stack.pop(), _Name).name
-    if called == ENCODE and len(arguments) == 2 and arguments[1] == "latin1":
-        stack.append(_typed(arguments[0], str).encode("latin-1"))
-    elif called == DTYPE and arguments[0] == "u1":
-        stack.append(_Object(DTYPE))
-    elif called in RECONSTRUCT and arguments[0] == _Name(NDARRAY):
-        stack.append(_Object(called))
-    else:
-        raise _Refused(f"it would call {called.replace(' ', '.')} with other arguments")
-
-
-def _set_state(stack: list[Any]) -> None:
-    """Sets the state of a noted object."""
-    state = _typed(stack.pop(), tuple)
-    _typed(stack[-1], _Object).state = state
-
-
-def _typed(value: object, kind: type[T]) -> T:
-    """Returns the value, which must be of this type."""
-    if not isinstance(value, kind):
-        raise _Refused(f"a {type(value).__name__} where a {kind.__name__.strip('_')} belongs")
-    return value
-
-
-STEPS: dict[str, Callable[[list[Any]], None]] = {
-    "SETITEMS": _set_items, "SETITEM": _set_item, "APPEND": _append, "APPENDS": _extend,
-    "TUPLE": _close_tuple, "REDUCE": _call, "BUILD": _set_state}
 
 
 CLASSES = 10

@@ -48,16 +48,11 @@ MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (
 
 
 def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = "") -> Json:
-    """Drafts the entries of a column.
+    """Drafts the entries of a column from its cells.
 
-    Args:
-        name: Its name.
-        texts: Its cells.
-        is_label: Whether it is the label, which is a category whatever it looks like.
-        dtype: The type in which it came, where it has one (`columns`).
-
-    Raises:
-        UserError: It has no values, or it is a label with empty cells, or free text.
+    The label is a category whatever it looks like. `dtype` is the type in which the column came,
+    where it has one (`columns`). A UserError where a column has no values, or is free text, or a
+    label with empty cells.
     """
     present = [text for text in texts if text not in NULLS]
     if not present or (is_label and len(present) < len(texts)):
@@ -112,14 +107,9 @@ def ordered(texts: Iterable[str]) -> list[str]:
 
 
 def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
-    """Returns the kind and bounds of a column of numbers.
+    """Returns the kind and bounds of a column of numbers, of which the ends are known.
 
     Whole numbers that an integer column cannot distinguish are continuous.
-
-    Args:
-        low: The least value.
-        high: The largest value.
-        whole: Whether all values are whole.
     """
     if whole and distinguishable(math.floor(low), math.ceil(high)):
         return {"kind": "integer", "min": str(math.floor(low)), "max": str(math.ceil(high))}
@@ -308,11 +298,7 @@ def _point_out_odd_cells(name: str, cells: Cells) -> None:
 
 
 def with_durations(names: Iterable[str]) -> TableSpec:
-    """Returns a schema by which the durations of typed cells become texts of the default format.
-
-    Args:
-        names: The columns, whose durations are whole seconds.
-    """
+    """Returns a schema by which durations of whole seconds in these columns become texts."""
     form = transform.DEFAULTS["duration"]
     return TableSpec(tuple(Column(name, "continuous", written="duration", format=form)
                            for name in names), NO_LABEL, 0)

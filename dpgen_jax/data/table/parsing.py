@@ -72,11 +72,7 @@ class Cells:
 
 
 def joined(parts: Sequence[Cells]) -> Cells:
-    """Returns blocks of rows of one table as a whole.
-
-    Args:
-        parts: The blocks, of which there is one at least.
-    """
+    """Returns blocks of rows of one table, of which there is one at least, as a whole."""
     columns = {name: [cell for part in parts for cell in part.columns[name]]
                for name in parts[0].columns}
     return dataclasses.replace(parts[0], columns=columns,
@@ -102,14 +98,9 @@ class Coded:
 
 
 def coded(schema: Schema, cells: Cells) -> Coded:
-    """Returns the codes of the declared columns, in the schema's order.
+    """Returns the codes of a table, or of a block of its rows, in the order of the schema.
 
-    Args:
-        schema: The schema of the table.
-        cells: The table, or a block of its rows.
-
-    Raises:
-        UserError: Naming the row and the column; it may quote the cell.
+    A UserError names the row and the column; it may quote the cell.
     """
     spec = schema.spec
     columns = spec.all_columns
@@ -164,18 +155,9 @@ def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Co
 
 
 def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
-    """Returns the codes of one column.
+    """Returns the codes of one column: float64 [n], NaN for null.
 
-    Args:
-        column: The column, as it is declared.
-        cells: The table.
-        other: The category of undeclared texts; None if they are an error.
-
-    Returns:
-        float64 [n], NaN for null.
-
-    Raises:
-        UserError: As `coded`.
+    `other` is the category of undeclared texts; None if they are an error, as of `coded`.
     """
     texts = cells.columns[column.name]
     if column.categories:
@@ -200,7 +182,6 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
 
 
 def _at(cells: Cells, column: Column, i: int) -> str:
-    """Returns the name of a cell, for errors."""
     return f"{cells.source}, {cells.rows[i]}, column {column.name}"
 
 
@@ -214,7 +195,6 @@ def _formed(column: Column, cells: Cells) -> np.ndarray:
 
 
 def _number(column: Column, text: str, at: Callable[[], str]) -> float:
-    """Returns the code of a cell of numbers."""
     value = transform.number(text) if transform.is_plain(column) else None
     if value is not None:
         return value
@@ -285,15 +265,7 @@ def _absent(label: Column, y: np.ndarray) -> list[str]:
 
 
 def each_once(source: str, names: list[str]) -> list[str]:
-    """Returns the column names, of which none may be there twice, or too long for a schema.
-
-    Args:
-        source: The name of the table.
-        names: The names.
-
-    Raises:
-        UserError: One is.
-    """
+    """Returns the column names, of which none may be there twice, or too long for a schema."""
     earlier: set[str] = set()
     for place, name in enumerate(names, 1):
         if len(name) > LONGEST_NAME:
@@ -322,7 +294,7 @@ Python looks for garbage among them, which takes as long again as reading them."
 
 def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
                dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Cells]:
-    """Yields the cells of a CSV file, some rows at a time; of a file without rows an empty block.
+    """Yields the stripped cells of a CSV file, some rows at a time; without rows an empty block.
 
     Empty lines are skipped: with two columns or more no record is one, whatever its content. In a
     file of one column a null may be one, and they are refused: else it would decide how many
@@ -333,9 +305,6 @@ def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | No
         header: The column names, if the file has no line of them.
         remark: The beginning of a first line that is skipped.
         dialect: How it is written.
-
-    Yields:
-        The stripped cells of the next rows.
 
     Raises:
         UserError: Naming the file and the line.
@@ -360,20 +329,9 @@ def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | No
 
 def read_csv(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
              dialect: Dialect = DEFAULT_DIALECT) -> Cells:
-    """Reads all cells of a CSV file into memory.
+    """Reads all cells of a CSV file into memory; it takes what `csv_blocks` does.
 
-    Args:
-        path: The file.
-        header: As `csv_blocks` takes it.
-        remark: As `csv_blocks` takes it.
-        dialect: How it is written.
-
-    Returns:
-        The cells.
-
-    Raises:
-        UserError: As `csv_blocks`, and naming the memory that the cells would take, before they are
-            read.
+    The memory that the cells would take is known before they are read: too much is a UserError.
     """
     limit = core_files.allowed_bytes() / TEXT_SHARE
     sign, marks, letters, rows = SEPARATORS[dialect.separator].encode(), 0, 0, 1
@@ -391,14 +349,8 @@ def drafted(path: Path, multiline: bool = False) -> Cells:
     """Reads all cells of a CSV file for a draft of its schema, which finds out how it is written.
 
     This is inferred from the header, which is public. Where the header is ASCII only and the rows
-    are not UTF-8, the encoding is inferred from the rows.
-
-    Args:
-        path: The file.
-        multiline: Whether cells in quotes may hold line ends.
-
-    Raises:
-        UserError: As `read_csv`.
+    are not UTF-8, the encoding is inferred from the rows. `multiline` says whether cells in quotes
+    may hold line ends.
     """
     dialect = dataclasses.replace(dialect_of_header(path), errors="strict", multiline=multiline)
     if dialect.encoding == "utf-8" and "".join(csv_header(path, dialect)).isascii():
@@ -411,15 +363,7 @@ def drafted(path: Path, multiline: bool = False) -> Cells:
 
 
 def csv_header(path: Path, dialect: Dialect) -> list[str]:
-    """Returns the column names of a CSV file, which are public, and reads no row for them.
-
-    Args:
-        path: The file.
-        dialect: How it is written.
-
-    Raises:
-        UserError: A name is missing or there twice.
-    """
+    """Returns the column names of a CSV file, which are public, and reads no row for them."""
     return _header(path, next((row for _, row in _rows(path, dialect) if row), []), dialect)
 
 
@@ -535,7 +479,6 @@ def _cells(path: Path, header: Sequence[str], block: list[Numbered],
 
 
 def _header(path: Path, row: list[str], dialect: Dialect) -> list[str]:
-    """Returns the column names of a header."""
     names = [name.strip() for name in row]
     if not names:
         raise UserError(f"{path} is empty; its first line must name the columns")

@@ -85,14 +85,7 @@ _CELL = re.compile(rf"([+-]?)((?:(?:{_AROUND}) ?)?)([+-]?)([\d.,' ]*\d[\d.,']*)"
 
 
 def places_of_marks(text: str) -> tuple[int, int] | None:
-    """Returns the places in UNITS and in SHAPES of a number.
-
-    Args:
-        text: A cell.
-
-    Returns:
-        None for a text that is not a number of such a unit and shape.
-    """
+    """Returns the places in UNITS and in SHAPES of a number; None for any other text."""
     match = _CELL.fullmatch(text.translate(_SPACES))
     if match is None or (match[1] and match[3]) or (match[2] and match[5]):
         return None
@@ -141,8 +134,7 @@ class Reading:
     def reads(self, other: Reading) -> bool:
         """Returns whether a column of this reading also reads the cells of another.
 
-        Args:
-            other: Any reading. One with decimals reads those with as many, and whole numbers.
+        One with decimals reads those with as many, and whole numbers.
         """
         if self is other or self.family != other.family:
             return self is other
@@ -174,8 +166,9 @@ READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
 def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
     """Returns the reading that reads most of the cells of a column, by their noisy counts.
 
-    A reading counts if its cells stand out of the noise; otherwise they are taken as none. Of
-    readings that read equally many cells, the first one that has cells of its own is returned.
+    A reading counts if its cells stand out of the noise, by `least`; otherwise they are taken as
+    none. Of readings that read equally many cells, the first one that has cells of its own is
+    returned.
 
     Args:
         counts: Noisy counts int [len(READINGS)].
@@ -200,11 +193,7 @@ def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
 
 
 def code(text: str) -> int:
-    """Returns the place in READINGS of the reading that a cell is counted for.
-
-    Args:
-        text: The cell, stripped.
-    """
+    """Returns the place in READINGS of the reading that a stripped cell is counted for."""
     if text in NULLS:
         return 0
     value, formed = transform.number(text), places_of_marks(text)
@@ -236,14 +225,7 @@ def _places_of(example: str) -> int:
 
 
 def codes(texts: Sequence[str]) -> np.ndarray:
-    """Returns the places in READINGS of cells.
-
-    Args:
-        texts: n cells.
-
-    Returns:
-        int16 [n].
-    """
+    """Returns the places in READINGS of n cells: int16 [n]."""
     known = {text: code(text) for text in dict.fromkeys(texts)}
     return np.array([known[text] for text in texts], np.int16)
 
