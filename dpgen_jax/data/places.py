@@ -10,7 +10,7 @@ from pathlib import Path
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.files import content_of
 from dpgen_jax.data.base import locate, shown
-from dpgen_jax.data.images import digits, folders
+from dpgen_jax.data.images import digits, files
 from dpgen_jax.data.images.files import ENDINGS as FILES
 from dpgen_jax.data.images.files import listed, subfolders
 
@@ -49,7 +49,7 @@ def _of_name(name: str) -> str:
 
 CONTENTS: dict[str, Callable[[str], str]] = {
     "csv": _of_file, "parquet": _of_file, "npz": _of_file, "femnist": _of_file,
-    "folder": folders.content, "idx": digits.idx_content, "tfds": _of_name,
+    "folder": files.content, "idx": digits.idx_content, "tfds": _of_name,
     **dict.fromkeys(("adult", "celeba", "cifar10", "places365"), _of_folder)}
 """The function from a path to a digest of what lies there, by the kind of data set."""
 

@@ -35,8 +35,16 @@ from dpgen_jax.data.base import (
     shown,
 )
 from dpgen_jax.data.images import files
-from dpgen_jax.data.images.files import SKIPPED, Form, subfolders
-from dpgen_jax.data.images.folders import Part, class_folders, pairs, read_names, with_uncovered
+from dpgen_jax.data.images.files import (
+    SKIPPED,
+    Form,
+    Part,
+    class_folders,
+    pairs,
+    read_names,
+    subfolders,
+    with_uncovered,
+)
 
 OPCODES = (
     *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2),
@@ -153,18 +161,7 @@ def cifar10(path: str, classes: int | None, image_size: int | None) -> Dataset:
     """Loads the official batches, RGB of 32 x 32 pixels.
 
     They are cifar-10-batches-bin (records of a label and 3,072 bytes) or cifar-10-batches-py
-    (pickles, which are parsed, never executed).
-
-    Args:
-        path: That folder, or the one that contains it.
-        classes: The number of classes that the user declares, or None.
-        image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file and the record.
+    (pickles, which are parsed, never executed), in the folder or in one that contains it.
     """
     root = locate(path)
     classes = fixed_classes("cifar10", CLASSES, classes)
@@ -237,10 +234,11 @@ PERSONS = "CelebA shows most people in several images: a record is one image, no
 def celeba(path: str, attribute: str | None, classes: int | None, image_size: int | None,
            skip_bad: bool, resize: Resize | None, split: str | None,
            background: Background | None) -> Dataset:
-    """Loads CelebA in its official layout.
+    """Loads CelebA in its official layout, RGB.
 
     The folder contains img_align_celeba/*.jpg (also in Img/), list_attr_celeba.txt (also in Anno/)
-    and list_eval_partition.txt (also in Eval/). Testing is partition 2 (19,962 images).
+    and list_eval_partition.txt (also in Eval/). Testing is partition 2 (19,962 images). The options
+    that are not described here are those of `load`.
 
     Args:
         path: The folder.
@@ -250,7 +248,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             al. 2021), whose label it is, do not mention them.
         classes: The number of classes that the user declares, or None.
         image_size: Pixels, 64 by default; the papers use 32 and 64.
-        skip_bad: As `files.labelled`.
+        skip_bad: As of `Form`.
         resize: How the 178 x 218 images become squares: `crop` (default), the centre; `stretch`,
             the whole image, as the code of DP-GAN-DPAC does. The papers of G-PATE and DataLens
             "resize the images", and no code of theirs for it is public.
@@ -259,13 +257,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             the codes of G-PATE and DataLens. These also repeat images until the classes are even
             (189,018 in partition 0), which puts one image into several teachers and breaks what the
             papers promise; it is not offered.
-        background: As `files.labelled`.
-
-    Returns:
-        The data set, RGB.
-
-    Raises:
-        UserError: Naming the file, line or image.
+        background: As of `Form`.
     """
     columns = LABELS[_one_of("attribute", attribute, LABELS, "is labelled by gender or hair")]
     trained = SPLITS[_one_of("split", split, SPLITS, "is trained on by train or train+val")]
@@ -411,18 +403,12 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
         image_size: Pixels, 64 by default.
         class_names: The categories of the first layout; `uncovered` where they are read from the
             folders.
-        skip_bad: As `files.labelled`.
-        resize: As `files.labelled`.
+        skip_bad: As of `Form`.
+        resize: As of `Form`.
         per_class: The number of training images that are taken of each class, evenly spread over
             its list; the papers' 120,000 are 40,000 of each of three. Which they are is a function
             of the labels, and so `uncovered`. None: all.
-        background: As `files.labelled`.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file, line or name.
+        background: As of `Form`.
     """
     root = locate(path)
     lists = (root / CATEGORIES).is_file()
@@ -496,7 +482,6 @@ def _require_images(root: Path, train: Part, classes: Classes, attribute: str | 
 
 
 def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
-    """Reads the layout of folders."""
     if not subfolders(root / "train"):
         raise UserError(f"{root} holds neither train/CATEGORY/*.jpg nor {CATEGORIES}; give the "
                         "folder of Places365")
@@ -505,7 +490,6 @@ def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
 
 
 def _from_lists(root: Path) -> _Places:
-    """Reads the layout of lists."""
     rows = files.lines(root / CATEGORIES)
     names = {}
     for number, words in enumerate(rows, 1):
