@@ -57,11 +57,7 @@ CONTENTS: dict[str, Callable[[str], str]] = {
 def kind_of(text: str) -> str:
     """Returns the kind of the data set that lies at a path; empty where nothing lies there.
 
-    Args:
-        text: A path, or anything else.
-
-    Raises:
-        UserError: What lies there is no data set that can be read.
+    A UserError where what lies there is no data set that can be read.
     """
     try:
         path = locate(text)
@@ -81,30 +77,16 @@ def kind_of(text: str) -> str:
 
 
 def content(kind: str, place: str) -> str:
-    """Returns a digest of what training records are read from, however they are read.
+    """Returns a digest in hex of what training records are read from, however they are read.
 
-    It is as private as the records.
-
-    Args:
-        kind: The kind of data set.
-        place: Its path.
-
-    Returns:
-        The digest in hex; nothing for a kind of which none is known.
-
-    Raises:
-        UserError: A file is missing.
+    It is as private as the records, and empty for a kind of which none is known.
     """
     of_kind = CONTENTS.get(kind)
     return "" if of_kind is None else of_kind(place)
 
 
 def missing(text: str) -> str:
-    """Returns what is wrong with a text that is meant as a path; empty for any other text.
-
-    Args:
-        text: A text that names no data set, and no path that exists.
-    """
+    """Returns what is wrong with a text that is meant as a path; empty for another text."""
     path = Path(text)
     meant = ":" not in text and (path.suffix or len(path.parts) > 1 or text.endswith("/"))
     if not (meant and text.isprintable()):
