@@ -16,7 +16,6 @@ import dataclasses
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -160,79 +159,60 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
     `other` is the category of undeclared texts; None if they are an error, as of `coded`.
     """
     texts = cells.columns[column.name]
-    if column.categories:
-        index = {text: code for code, text in enumerate(column.categories)}
-        if column.written == "boolean":
-            index = {text.casefold(): code for text, code in index.items()}
-            texts = [text if column.nullable and text in NULLS else text.casefold()
-                     for text in texts]
-        values = np.array([index.get(text, -1) for text in texts], np.float64)
-        for i in np.flatnonzero(values < 0).tolist():
-            values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
-        return values
-    if not transform.is_plain(column):
-        return _whole(column, _formed(column, cells), cells)
-    with contextlib.suppress(ValueError):
-        values = np.array(texts, np.float64)
-        if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
-            return _whole(column, values, cells)
-    values = np.array([_number(column, text, partial(_at, cells, column, i))
-                       for i, text in enumerate(texts)], np.float64)
-    return _whole(column, values, cells)
+    values = None if column.categories else _plain_numbers(column, texts)
+    if values is None:
+        read = _category_reader(column, other) if column.categories else transform.reader(column)
+        known = {text: read(text) for text in dict.fromkeys(texts)}
+        values = np.array([known[text] for text in texts], np.float64)  # None becomes NaN
 
+    def at(row: int) -> str:
+        return f"{cells.source}, {cells.rows[row]}, column {column.name}"
 
-def _at(cells: Cells, column: Column, i: int) -> str:
-    return f"{cells.source}, {cells.rows[i]}, column {column.name}"
-
-
-def _formed(column: Column, cells: Cells) -> np.ndarray:
-    """Returns the codes of dates, times, and numbers with a unit; each text is read once."""
-    texts, read = cells.columns[column.name], transform.reader(column)
-    known = {text: None if text in NULLS else read(text) for text in dict.fromkeys(texts)}
-    values = [known[text] for text in texts]
-    return np.array([_number(column, texts[i], partial(_at, cells, column, i))
-                     if value is None else value for i, value in enumerate(values)], np.float64)
-
-
-def _number(column: Column, text: str, at: Callable[[], str]) -> float:
-    value = transform.number(text) if transform.is_plain(column) else None
-    if value is not None:
-        return value
-    if text not in NULLS:
-        more = "" if transform.is_plain(column) else ", or declare another format"
-        raise UserError(f"{at()}: {quoted(text)} is no {transform.what(column)}; mend the cell"
-                        f"{more}")
-    return _null(column, text, at)
-
-
-def _category(column: Column, index: dict[str, int], text: str, other: str | None,
-              at: Callable[[], str]) -> float:
-    """Returns the code of a cell that is no declared category."""
-    if text in NULLS:
-        return _null(column, text, at)
-    if other is None:
-        raise UserError(f"{at()}: {quoted(text)} is no declared category"
-                        f"{nearest(text, index)}; mend the cell or declare it")
-    return index[other]
-
-
-def _null(column: Column, text: str, at: Callable[[], str]) -> float:
-    """Returns the code of null, which the column must allow."""
-    if not column.nullable:
-        what = f"null ({text!r})" if text else "an empty cell"
-        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or "
-                        f"{DECLARE_NULL}")
-    return np.nan
-
-
-def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
-    """Checks that an integer column has whole numbers."""
+    for i in np.flatnonzero(np.isnan(values)).tolist():
+        if not (column.nullable and texts[i] in NULLS):
+            raise UserError(f"{at(i)}: {_fault(column, texts[i])}")
     if column.kind == "integer":
         for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
-            text = cells.columns[column.name][i]
-            raise UserError(f"{_at(cells, column, i)}: {text[:100]} is no whole number; mend the "
+            raise UserError(f"{at(i)}: {texts[i][:100]} is no whole number; mend the "
                             "cell, or declare the column continuous")
     return values
+
+
+def _plain_numbers(column: Column, texts: list[str]) -> np.ndarray | None:
+    """Returns numbers that are all written as Python writes them, fast; else None."""
+    if transform.is_plain(column):
+        with contextlib.suppress(ValueError):
+            values = np.array(texts, np.float64)
+            if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
+                return values
+    return None
+
+
+def _category_reader(column: Column, other: str | None) -> Callable[[str], float | None]:
+    """Returns the function from a text to the code of its category; None for one of none."""
+    fold = str.casefold if column.written == "boolean" else str
+    index = {fold(text): float(code) for code, text in enumerate(column.categories)}
+    rest = None if other is None else index[other]
+
+    def read(text: str) -> float | None:
+        if column.nullable and text in NULLS:
+            return None
+        found = index.get(fold(text))
+        return rest if found is None and text not in NULLS else found
+
+    return read
+
+
+def _fault(column: Column, text: str) -> str:
+    """Returns what is wrong with a cell that has no code, and the mend."""
+    if text in NULLS:
+        what = f"null ({text!r})" if text else "an empty cell"
+        return f"{what}, but the column is not nullable; fill it in, or {DECLARE_NULL}"
+    if column.categories:
+        return (f"{quoted(text)} is no declared category{nearest(text, column.categories)}; mend "
+                "the cell or declare it")
+    more = "" if transform.is_plain(column) else ", or declare another format"
+    return f"{quoted(text)} is no {transform.what(column)}; mend the cell{more}"
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:
