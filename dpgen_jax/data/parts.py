@@ -172,7 +172,6 @@ def count(fraction: float, n: int, what: str = "records") -> int:
 
 def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: Take
                     ) -> Dataset:
-    """Moves a share of the subjects to the held-out part, each with all its rows."""
     ranks = arrays.digests_of((name.tobytes() for name in subjects.ids), 16, person=b"held out")
     lowest = _lowest(arrays.order_of_digests(ranks), fraction, "units")
     numbers = np.where(lowest, np.cumsum(lowest), np.cumsum(~lowest)) - 1
@@ -191,7 +190,6 @@ def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
 
 
 def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Dataset:
-    """Returns the data set with these rows, bool [n], in the held-out part."""
     tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
         raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "

@@ -21,10 +21,6 @@ MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
 """The kind of data set of a folder, by a file that it holds."""
 
 
-def _of_file(place: str) -> str:
-    return content_of(locate(place))
-
-
 def _of_folder(place: str) -> str:
     """Returns a digest of the names and sizes of all files in a folder, of links as they are.
 
@@ -42,14 +38,10 @@ def _visible(names: list[str]) -> list[str]:
     return sorted(name for name in names if not name.startswith("."))
 
 
-def _of_name(name: str) -> str:
-    """Returns a digest of the name of a data set, whatever its version."""
-    return hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest()
-
-
 CONTENTS: dict[str, Callable[[str], str]] = {
-    "csv": _of_file, "parquet": _of_file, "npz": _of_file, "femnist": _of_file,
-    "folder": files.content, "idx": digits.idx_content, "tfds": _of_name,
+    "folder": files.content, "idx": digits.idx_content,
+    "tfds": lambda name: hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest(),
+    **dict.fromkeys(("csv", "parquet", "npz", "femnist"), lambda path: content_of(locate(path))),
     **dict.fromkeys(("adult", "celeba", "cifar10", "places365"), _of_folder)}
 """The function from a path to a digest of what lies there, by the kind of data set."""
 

@@ -164,7 +164,6 @@ class Description:
 
     def _add(self, column: str, path: tuple[str, ...], feature: Any, i: int | None, kind: str
              ) -> None:
-        """Adds a column, by the kind of type that numpy has for it."""
         self._places[column] = path, feature, i
         self.entries[column] = {}
         if getattr(feature, "names", None):
@@ -218,7 +217,6 @@ class Description:
                 if column not in self.texts or column in known]
 
     def _cell(self, record: Any, column: str) -> str:
-        """Returns a value of a record as a cell."""
         path, feature, i = self._places[column]
         for key in path:
             record = record[key]
@@ -384,7 +382,6 @@ def _builder(name: str) -> Any:
 
 def _prepare(name: str, builder: Any, download: bool, confirm: Callable[[str], bool | None]
              ) -> None:
-    """Downloads and prepares a data set, once the user agreed."""
     what = f"tfds:{name} is not prepared under {_folder()}"
     if not download:
         agreed = confirm(f"{what}. Download {_size(builder)} and prepare it there?")

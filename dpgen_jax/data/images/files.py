@@ -260,20 +260,19 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         with_names(data, tuple(names)),
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
         uncovered=tuple(form.undeclared(data.spec.shape)),
-        private_notes=(*_skipped([path for i in decoded.bad if (path := files[i])]),
-                       *_absent(names, y[:n][~empty[:n]]), *where_kept(len(pairs))))
+        private_notes=(*_seen([path for i in decoded.bad if (path := files[i])], names,
+                              y[:n][~empty[:n]]), *where_kept(len(pairs))))
 
 
-def _skipped(bad: list[Path]) -> list[str]:
-    if not bad:
-        return []
-    return [f"skipped, since they cannot be used as images: {len(bad)} ({named(map(shown, bad))})"]
-
-
-def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
+def _seen(bad: list[Path], names: Sequence[str], y: np.ndarray) -> Iterator[str]:
+    """Yields lines for the data holder on skipped files, and on classes that no label is of."""
+    if bad:
+        yield (f"skipped, since they cannot be used as images: {len(bad)} "
+               f"({named(map(shown, bad))})")
     present = set(np.unique(y).tolist())
     absent = [name for label, name in enumerate(names) if label not in present]
-    return [f"no training images of the class {named(absent)}"] if absent else []
+    if absent:
+        yield f"no training images of the class {named(absent)}"
 
 
 def where_kept(count: int) -> list[str]:

@@ -168,7 +168,9 @@ def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
     arrays = _read_npz(path)
     missing = [name for name in ("x_train", "y_train") if name not in arrays]
     if missing or ("x_test" in arrays) != ("y_test" in arrays):
-        raise UserError(f"{path} holds {_named(path) or 'no arrays'}; x_train and y_train are "
+        with zipfile.ZipFile(path) as archive:
+            stored = sorted(shown(name.removesuffix(".npy"))[:80] for name in archive.namelist())
+        raise UserError(f"{path} holds {listed(stored) or 'no arrays'}; x_train and y_train are "
                         "needed, x_test and y_test may come together")
     if classes is None:
         classes = _stored_classes(path, arrays)
@@ -222,12 +224,6 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         reason = shown(str(error).splitlines()[0]) if str(error) else type(error).__name__
         raise UserError(f"{path} cannot be read as npz without pickles ({reason}); save it again "
                         "with np.savez and plain arrays") from error
-
-
-def _named(path: Path) -> str:
-    """Returns the names of all arrays of a file that has been read."""
-    with zipfile.ZipFile(path) as archive:
-        return listed(sorted(shown(name.removesuffix(".npy"))[:80] for name in archive.namelist()))
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, zipfile.ZipInfo]]:

@@ -189,7 +189,6 @@ def _layout(root: Path) -> tuple[Callable[[Path], Arrays], list[Path]]:
 
 
 def _binary(path: Path) -> Arrays:
-    """Reads a batch of binary records."""
     data = read_bytes(path)
     if not data or len(data) % (1 + PIXELS):
         raise UserError(f"{path} has {len(data)} bytes, no multiple of {1 + PIXELS}: truncated, or "
@@ -314,7 +313,6 @@ def _check(images: list[Path], folder: Path, tables: dict[Path, Mapping[str, obj
 
 
 def _partition(path: Path) -> dict[str, str]:
-    """Reads the partition of each image: 0, 1 or 2."""
     rows = {}
     for number, words in enumerate(files.lines(path), 1):
         if len(words) != 2 or words[1] not in ("0", "1", "2") or words[0] in rows:
@@ -325,10 +323,6 @@ def _partition(path: Path) -> dict[str, str]:
 
 
 def _attributes(path: Path, attributes: tuple[str, ...]) -> dict[str, list[bool]]:
-    """Reads the flags of each image, one for each attribute.
-
-    The count in the first line is not compared with the rows: `_check` names what is missing.
-    """
     lines = files.lines(path)
     if len(lines) < 2 or len(lines[0]) != 1 or not lines[0][0].isdigit():
         raise UserError(f"{path}: expected the number of images in its first line and the names of "
@@ -437,7 +431,6 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
 
 def _uncovered(places: _Places, count: int, attribute: str | None, per_class: int | None,
                declared: bool) -> Iterator[Uncovered]:
-    """Yields what is read from the labels: which images are taken, or the categories."""
     if per_class is not None:
         yield Uncovered("which images of a class are taken is a function of the labels",
                         "all of them, by leaving out --per-class")
@@ -467,13 +460,11 @@ def _limited(part: Part, classes: Classes, count: int) -> Part:
 
 
 def _of_classes(part: Part, classes: Classes) -> Part:
-    """Returns the files of the classes, with the names of their classes."""
     names = {category: name for name, members in classes.items() for category in members}
     return [(path, names[category]) for path, category in part if category in names]
 
 
 def _require_images(root: Path, train: Part, classes: Classes, attribute: str | None) -> None:
-    """Checks that the classes have training images; where none is requested, that any has."""
     present = {name for _, name in train}
     absent = [name for name in classes if name not in present]
     if not present or (attribute is not None and absent):
@@ -502,7 +493,6 @@ def _from_lists(root: Path) -> _Places:
 
 
 def _read_list(root: Path, file_name: str, roots: Sequence[str], names: dict[str, str]) -> Part:
-    """Reads one list of images, which lie in one of the roots, with their categories' names."""
     images, part = files.folder_file(root, *roots), []
     for number, words in enumerate(files.lines(files.folder_file(root, file_name)), 1):
         if len(words) != 2 or words[1] not in names:

@@ -175,7 +175,6 @@ def format_fields(name: str, kind: str, entries: dict[str, str]) -> Json:
 
 
 def _check_format(name: str, kind: str, form: str) -> None:
-    """Checks a format of dates, times or durations."""
     if kind == "duration":
         if form not in DURATIONS:
             raise UserError(f"column {name}: format is {form!r}; known: H:MM:SS, H:MM, M:SS, and "
@@ -200,7 +199,6 @@ def distinguishable(low: float, high: float) -> bool:
 
 
 def _bounds(shaped: Column, kind: str, entries: dict[str, str]) -> tuple[float, float]:
-    """Returns the bounds of a column of numbers."""
     name, values = shaped.name, []
     ends = dict(zip(NUMBER, transform.ends_of_day(shaped), strict=True)) if kind == "time" else {}
     for key in NUMBER:
@@ -236,7 +234,6 @@ def _value(shaped: Column, text: object) -> float | None:
 
 
 def _special(shaped: Column, entries: Json) -> tuple[float, ...]:
-    """Returns the declared special values of a column of numbers."""
     texts = entries.get("special", [])
     if not isinstance(texts, list):
         raise UserError(f"column {shaped.name}: special is no list; write [0, 99]")

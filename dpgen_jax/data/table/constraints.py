@@ -224,7 +224,6 @@ def _field(word: str, fields: dict[str, Field]) -> Field:
 
 
 def _condition(words: list[str], fields: dict[str, Field]) -> Condition:
-    """Reads a column compared with a value."""
     if len(words) != 3 or words[1] not in ORDER:
         raise UserError("each side of -> is a column, an operator and a value, as a = x")
     field, (_, sign, text) = _field(words[0], fields), words
@@ -472,7 +471,6 @@ def check(spec: TableSpec) -> None:
 
 
 def _mended(spec: TableSpec, table: np.ndarray) -> np.ndarray:
-    """Mends rows, float64 [n, K], as far as they can be."""
     rules = read_rules(spec)
     for _ in range(PASSES):
         rows = np.flatnonzero(_broken(rules, table))

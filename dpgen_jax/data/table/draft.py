@@ -6,6 +6,7 @@ A draft marks every entry that was read from private records. If an entry is rep
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
@@ -64,41 +65,35 @@ def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = ""
                             f"has at most {MAX_CATEGORIES} classes; leave out --label and declare "
                             f"targets: [{name}] if it is a number to predict, or write its schema")
         return {"kind": "categorical", "categories": ordered(present)}
-    nullable = {"nullable": "true" if len(present) < len(texts) else "false"}
-    unique = list(dict.fromkeys(present))
-    if dtype.startswith("category") and len(unique) <= MAX_CATEGORIES:
-        return {"kind": "categorical", "categories": ordered(unique), **nullable}
-    if _padded(unique):
-        return _numerals(unique, len(unique) == len(present), nullable)
-    values = _values(transform.number, present)
+    made = _of_present(name, present, dtype)
+    if made["kind"] == "identifier":
+        return made
+    return {**made, "nullable": "true" if len(present) < len(texts) else "false"}
+
+
+def _of_present(name: str, texts: list[str], dtype: str) -> Json:
+    """Drafts the entries of a column but for its nulls, from cells that are none."""
+    unique = list(dict.fromkeys(texts))
+    is_padded = len({len(text) for text in unique}) == 1 < len(unique[0]) and any(
+        text[0] == "0" for text in unique) and all(re.fullmatch("[0-9]+", text) for text in unique)
+    if (dtype.startswith("category") or is_padded) and len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique)}
+    if is_padded and len(unique) == len(texts):
+        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
+    if is_padded:  # numerals of one length with zeros in front, such as zip codes
+        return {"kind": "codes", "categories": ordered(unique)}
+    values = _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
-        digits = _decimals(unique, ".") if made["kind"] == "continuous" else {}
-        return {**made, **digits, **nullable}
+        return made | (_decimals(unique, ".") if made["kind"] == "continuous" else {})
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
-        return {"kind": "boolean", "categories": sorted(unique, key=str.casefold), **nullable}
-    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, present)
+        return {"kind": "boolean", "categories": sorted(unique, key=str.casefold)}
+    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, texts)
     if formed is not None:
-        return {**formed, **nullable}
-    if len(unique) > MAX_CATEGORIES and len(unique) == len(present) and (
-            pattern := _pattern(unique)):
+        return formed
+    if len(unique) > MAX_CATEGORIES and len(unique) == len(texts) and (pattern := _pattern(unique)):
         return {"kind": "identifier", "pattern": pattern}
-    return {"kind": "categorical", "categories": _categories(name, unique), **nullable}
-
-
-def _padded(texts: list[str]) -> bool:
-    """Returns whether texts are numerals of one length with zeros in front, such as zip codes."""
-    return (len({len(text) for text in texts}) == 1 < len(texts[0]) and any(
-        text[0] == "0" for text in texts) and all(re.fullmatch("[0-9]+", text) for text in texts))
-
-
-def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> Json:
-    """Returns the entries of numerals, which are identifiers where many all differ."""
-    if len(unique) <= MAX_CATEGORIES:
-        return {"kind": "categorical", "categories": ordered(unique), **nullable}
-    if differ:
-        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
-    return {"kind": "codes", "categories": ordered(unique), **nullable}
+    return {"kind": "categorical", "categories": _categories(name, unique)}
 
 
 def ordered(texts: Iterable[str]) -> list[str]:
@@ -133,17 +128,11 @@ def _categories(name: str, texts: list[str]) -> list[str]:
 
 def _values(read: Any, texts: list[str]) -> np.ndarray | None:
     """Returns the codes of texts, float64 [n]; None where one of them has none."""
-    values = []
-    for text in texts:
-        value = read(text)
-        if value is None:
-            return None
-        values.append(value)
-    return np.array(values, np.float64)
+    values = list(itertools.takewhile(lambda value: value is not None, map(read, texts)))
+    return np.array(values, np.float64) if len(values) == len(texts) else None
 
 
 def _shape(values: np.ndarray, written: dict[str, str]) -> Json:
-    """Returns kind, bounds, special values and scale of numbers."""
     special: list[str] = []
     counts = Counter(values.tolist()) if len(values) >= ENOUGH else Counter()
     for value, count in counts.most_common(2):
@@ -192,7 +181,6 @@ def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
 
 
 def _marked(unique: list[str], texts: list[str]) -> Json | None:
-    """Returns the entries of numbers with a unit, or with other marks."""
     around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)",
                           unique[0].replace("\u202f", " ").replace("\u00a0", " "))
     if around is None or (around[1][-1:].isalpha() and len(unique) == len(texts) > MAX_CATEGORIES):
@@ -216,17 +204,13 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
 
 def _pattern(texts: list[str]) -> str:
     """Returns the pattern of identifiers of one shape, or an empty text."""
-    if len({len(text) for text in texts}) > 1:
-        return ""
     signs = []
-    for letters in zip(*texts, strict=True):
-        options = set(letters)
-        if len(options) == 1 and not letters[0].isdigit():
-            signs.append(letters[0])
-        elif all(letter.isascii() and letter.isdigit() for letter in options):
-            signs.append("#")
-        elif all(letter.isascii() and letter.isupper() for letter in options):
-            signs.append("@")
+    for letters in itertools.zip_longest(*texts, fillvalue=""):
+        options = "".join(sorted({*letters}))
+        if len({*letters}) == 1 and not options.isdigit():
+            signs.append(options)
+        elif "" not in letters and re.fullmatch("[0-9]+|[A-Z]+", options):
+            signs.append("#" if options.isdigit() else "@")
         else:
             return ""
     return "".join(signs)

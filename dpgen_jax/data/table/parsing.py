@@ -216,7 +216,6 @@ def _fault(column: Column, text: str) -> str:
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:
-    """Checks that the table has the declared columns and no other."""
     expected = set(declared)
     for name in declared:
         if name not in cells.columns:
@@ -238,7 +237,6 @@ def _counted(changes: Mapping[tuple[str, str], int], what: str) -> str:
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
-    """Returns a line on the classes without rows, if any."""
     counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
     return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []
@@ -445,7 +443,6 @@ def _first(text: str, line: bytes, encoding: str) -> str:
 
 def _cells(path: Path, header: Sequence[str], block: list[Numbered],
            dialect: Dialect) -> Cells:
-    """Returns the stripped cells of rows that come with the numbers of their lines."""
     for line, row in block:
         if len(row) != len(header):
             raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "

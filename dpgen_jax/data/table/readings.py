@@ -72,6 +72,7 @@ SHAPES = (
     *_grouped(",", "."), *_grouped(".", ","), *_grouped(" ", ","), *_grouped("'", "."))
 """All shapes of digits; a number has the first that matches. Three digits after one point or comma
 may be decimals or a thousand: the other cells of the column decide which."""
+WHOLE, POINT = ([shape.example for shape in SHAPES].index(plain) for plain in ("1234", "0.5"))
 SIGNS = ("$", "€", "£", "¥", "₹")
 CODES = ("USD", "EUR", "GBP", "CHF", "JPY")
 UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}", f"{{}}{sign}",
@@ -212,16 +213,10 @@ def code(text: str) -> int:
 
 def _plain(value: float, formed: tuple[int, int] | None) -> int:
     """Returns the shape of a number that Python reads."""
-    whole, point = _places_of("1234"), _places_of("0.5")
-    shape = point if formed is None or formed[0] else formed[1]
-    if shape in (whole, point):  # 12.0 is a whole number, as 1e3 is
-        shape = whole if value.is_integer() and abs(value) <= LARGEST else point
+    shape = POINT if formed is None or formed[0] else formed[1]
+    if shape in (WHOLE, POINT):  # 12.0 is a whole number, as 1e3 is
+        shape = WHOLE if value.is_integer() and abs(value) <= LARGEST else POINT
     return shape
-
-
-@functools.cache
-def _places_of(example: str) -> int:
-    return [shape.example for shape in SHAPES].index(example)
 
 
 def codes(texts: Sequence[str]) -> np.ndarray:

@@ -479,19 +479,15 @@ def _parse(document: object) -> Schema:
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = declared_targets(document.get("targets", []), [column.name for column in columns])
-    spec = TableSpec(features, label, position, identifiers,
-                     _constraints(document.get("constraints", [])), predicted)
+    rules = document.get("constraints", [])
+    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
+        raise UserError("constraints is no list; write one a line, as - a <= b")
+    spec = TableSpec(features, label, position, identifiers, tuple(dict.fromkeys(rules)), predicted)
     constraints.check(spec)
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
                   str(document.get("name", "")), dialect)
-
-
-def _constraints(texts: object) -> tuple[str, ...]:
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError("constraints is no list; write one a line, as - a <= b")
-    return tuple(dict.fromkeys(texts))
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:

@@ -168,7 +168,6 @@ def _marked(column: Column) -> Callable[[str], float | None]:
 
 
 def _moment(column: Column, text: str) -> float | None:
-    """Returns the code of a date, of a date with a time, or of a time."""
     try:  # strptime reads %d with and without a zero in front
         moment = datetime.datetime.strptime(text, column.format.replace("%-", "%"))
     except ValueError:
@@ -181,7 +180,6 @@ def _moment(column: Column, text: str) -> float | None:
 
 
 def _duration(form: str, text: str) -> float | None:
-    """Returns the seconds of a duration such as 12:05, by a form such as H:MM."""
     parts = form.split(":")
     match = re.fullmatch("(-?)" + ":".join([r"(\d+)", r"([0-5]\d)", r"([0-5]\d)"][:len(parts)]),
                          text, re.ASCII)
@@ -193,7 +191,6 @@ def _duration(form: str, text: str) -> float | None:
 
 
 def _timed(column: Column, code: float) -> str:
-    """Writes the code of a date, a time or a duration."""
     if column.written == "duration":
         return _clock(column.format, round(code))
     days = code if column.written == "date" else 0.0
@@ -205,7 +202,6 @@ def _timed(column: Column, code: float) -> str:
 
 
 def _clock(form: str, seconds: int) -> str:
-    """Writes a duration such as 12:05, by a form such as H:MM."""
     left, parts = abs(seconds), []
     for part in form.split(":"):
         count, left = divmod(left, UNITS[part[0]])
