@@ -1,4 +1,4 @@
-"""What every refusal is: one line for the user."""
+"""A refusal is one line for the user, whatever is refused."""
 
 import pytest
 

@@ -63,7 +63,7 @@ class _Refused(Exception):
 
 
 class _Recorded:
-    """What a file would import, or what a call of it would return; nothing is called.
+    """An import of a file, or the result of a call that it would make; nothing is called.
 
     Attributes:
         name: What the file would import.
