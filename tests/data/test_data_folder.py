@@ -58,16 +58,6 @@ def test_camera_orientation_is_applied(root):
     assert len(load(f"folder:{root}").y_train) == 4
 
 
-@pytest.mark.parametrize("keep", [0, 0.1, 0.5])
-def test_unreadable_file(root, keep):
-    path = root / "train" / "cat" / "5.png"
-    pixels = np.random.default_rng(0).integers(256, size=(8, 10), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    data = path.read_bytes()
-    path.write_bytes(data[:int(keep * len(data))])
-    refused("cat.5.png cannot be read as an image", load, f"folder:{root}")
-
-
 def test_a_file_of_16_bits_is_gray_as_the_others_are(root):
     draw(root / "train" / "dog" / "5.png", mode="I;16", value=40000)
     data = load(f"folder:{root}")

@@ -1,9 +1,7 @@
 """`idx:DIR`: the MNIST layout and each way in which its files can be wrong."""
 
 import gzip
-import os
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from refusals import refused
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.data import content, load
 
-SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 X = np.arange(6 * 5 * 4, dtype=np.uint8).reshape(6, 5, 4)
 Y = np.array([0, 1, 2, 9, 4, 5], np.uint8)
@@ -96,16 +93,6 @@ def test_corrupt_gzip(folder, damage):
 
 def test_label_outside_the_declared_classes(folder):
     refused("label 9 in row 3 is outside the declared 0..4", load, f"idx:{folder}", classes=5)
-
-
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_real_files(name):
-    if not (SHARED / name).is_dir():
-        pytest.skip(f"no {name} folder in {SHARED}; set DPGEN_DATA to where the data sets lie")
-    data = load(f"idx:{SHARED / name}")
-    assert data.name == name and data.spec == ImageSpec(28, 28, 1, 10)
-    assert data.x_train.shape == (60000, 28, 28, 1) and data.x_test.shape == (10000, 28, 28, 1)
-    assert np.bincount(data.y_test).sum() == 10000 and set(data.y_train) == set(range(10))
 
 
 def test_the_same_files_are_known_however_they_are_read(folder, tmp_path):

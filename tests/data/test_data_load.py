@@ -41,17 +41,13 @@ def test_bad_options():
     refused("--classes 0 is too small", load, "digits", classes=0)
 
 
-def test_digits():
-    data = load("digits")
-    assert (data.name, data.spec) == ("digits", ImageSpec(8, 8, 1, 10))
+@pytest.mark.parametrize("size", [8, 12])
+def test_digits(size):
+    data = load("digits", image_size=size)
+    assert (data.name, data.spec) == ("digits", ImageSpec(size, size, 1, 10))
     assert (len(data.x_train), len(data.x_test)) == (1437, 360)
     assert data.x_train.max() == 255 and data.x_train.dtype == np.uint8
     assert centroid_accuracy(data) > 0.85
-
-
-def test_digits_enlarged():
-    data = load("digits", image_size=12)
-    assert data.spec == ImageSpec(12, 12, 1, 10) and centroid_accuracy(data) > 0.85
 
 
 @pytest.fixture(scope="module")
