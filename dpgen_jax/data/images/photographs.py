@@ -122,7 +122,9 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
         return _content(_Unpickler(io.BytesIO(data), encoding="latin-1").load(), width)
     except _Refused as error:
         reason = str(error)
-    except Exception as error:  # a malformed stack, memo or opcode
+    except KeyError as error:
+        reason = f"unexpected opcode {error}"
+    except Exception as error:  # a malformed stack or memo
         reason = f"malformed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     raise UserError(f"{name} is no CIFAR-10 batch ({reason}); nothing in it was executed; unpack "
                     "the official archive again")
