@@ -26,7 +26,7 @@ from dpgen_jax.data.base import (
     fixed_classes,
     with_names,
 )
-from dpgen_jax.data.images import digits, folders, npz, photographs
+from dpgen_jax.data.images import digits, files, npz, photographs
 from dpgen_jax.data.parts import without_empty_slots
 from dpgen_jax.data.places import kind_of, missing
 from dpgen_jax.data.table import frames, schema, subjects, tables
@@ -108,7 +108,7 @@ SOURCES = {
     "breast_cancer": Source(tables.breast_cancer, options=()),
     "idx": Source(digits.idx, "DIR"),
     "npz": Source(npz.npz, "FILE"),
-    "folder": Source(folders.folder, "DIR",
+    "folder": Source(files.folder, "DIR",
                      (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize",
                       "background")),
     "celeba": Source(photographs.celeba, "DIR",
@@ -193,7 +193,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         raise UserError(_unknown(spec, kind))
     with limited(max_gb):
         listed = declared_classes(class_names)
-        names = tuple(name for name in listed if name != folders.OTHERS or kind != "folder")
+        names = tuple(name for name in listed if name != files.OTHERS or kind != "folder")
         options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,

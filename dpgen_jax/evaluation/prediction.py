@@ -51,7 +51,7 @@ from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import listed
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import Log, pick, silent, summary
@@ -550,11 +550,11 @@ def _values(column: Column, values: np.ndarray) -> Iterator[tuple[str, tuple[flo
             yield name, (code, code)
     elif len(known):
         edges = np.array([column.low, *np.unique(np.quantile(known, QUARTERS)), column.high])
-        texts = forms.texts(column, edges)
+        texts = transform.texts(column, edges)
         for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False), 1):
             last = high if i == len(edges) - 1 else np.nextafter(high, -np.inf)
             yield f"{column.name} {texts[i - 1]} to {texts[i]}", (low, last)
-    for value, text in zip(column.special, forms.texts(column, np.array(column.special)),
+    for value, text in zip(column.special, transform.texts(column, np.array(column.special)),
                            strict=True):
         yield f"{column.name} {text}", (value, value)
     if column.nullable:

@@ -46,7 +46,7 @@ from dpgen_jax.core.run_folder import RunFolder, default_root, go_on, read_json
 from dpgen_jax.core.terms import Relation, Unit, at_most
 from dpgen_jax.core.types import NO_LABEL, ImageSpec, Private, UserError
 from dpgen_jax.data.base import Dataset, listed, locate, safe_name
-from dpgen_jax.data.images import folders
+from dpgen_jax.data.images import files as image_files
 from dpgen_jax.data.table import draft, parsing, schema
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import (
@@ -263,7 +263,7 @@ class Names:
         Args:
             place: The path of that file, which is needed where a name holds a comma.
         """
-        names = (*self.names, folders.OTHERS)
+        names = (*self.names, image_files.OTHERS)
         if not self.names:
             return (), {}
         if not any("," in name for name in names):
@@ -332,7 +332,7 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
         The names that can be declared.
     """
     price = NAMES_SHARE * epsilon, NAMES_SHARE * delta
-    found = single_releases.categories(Private(folders.categories(path)), *price, OsBits())
+    found = single_releases.categories(Private(image_files.categories(path)), *price, OsBits())
     names = tuple(name for name in found if _can_be_declared(name))
     bought = f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
     if not names:
@@ -344,7 +344,7 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
 
 def _can_be_declared(name: str) -> bool:
     """Whether a name of a folder can be one of --class-names."""
-    return name.isprintable() and name == name.strip() and name not in ("", folders.OTHERS)
+    return name.isprintable() and name == name.strip() and name not in ("", image_files.OTHERS)
 
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
@@ -427,15 +427,15 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refu
     root = args.out or default_root(method, safe_name(locate(path).resolve().name))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    n = len(folders.categories(path))  # their number is public
+    n = len(image_files.categories(path))  # their number is public
     spec = ImageSpec(side, side, args.data.channels or CHANNELS, 2)
     budget = budget_for(reading, method, args, spec, n)
     epsilon, delta = budget.epsilon, budget.delta
     composition.check_budget(epsilon, delta, n)
     refuse_useless_names(n, epsilon, delta)
     supposed = Supposed(
-        "images", "with two classes", spec, trained_on(args, n, folders.has_tests(path)), budget,
-        names_cost(epsilon, delta),
+        "images", "with two classes", spec, trained_on(args, n, image_files.has_tests(path)),
+        budget, names_cost(epsilon, delta),
         (*reading.remarks, names_price_line(epsilon, delta)))
     if args.dry_run:
         return dataclasses.replace(reading, supposed=supposed)
@@ -452,7 +452,7 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refu
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     answer = answered(Purchase(
         root, method, f"folder:{locate(path).resolve()}", relation,
-        budget, names_cost(epsilon, delta), Private(folders.content(path)),
+        budget, names_cost(epsilon, delta), Private(image_files.content(path)),
         args.total_epsilon,
         run_flags.kept_words(method, run_flags.merged_words(words, flags[:2]))), args.resume, draw)
     if cli.peek(answer.flags, "--class-names") is None:
