@@ -46,14 +46,14 @@ def test_a_server_without_a_release_promises_what_its_clients_noise_allows(folde
     shutil.rmtree(root / "release")
     config = json.loads((root / "config.json").read_text()) | {"seed": 1}
     (root / "config.json").write_text(json.dumps(config))
-    assert costs.of_run(root)["claimed"]["epsilon"] == fed.BUDGET.epsilon
+    assert costs.of_run(root).claimed.epsilon == fed.BUDGET.epsilon
     note, = (root / "private/checkpoints").glob(f"{STEPS}/note.json")
     note.write_text(note.read_text().replace("os-entropy", "seeded: no privacy claim"))
     account = costs.of_run(root)
-    assert account["claimed"]["epsilon"] == math.inf
-    assert account["guarantee"].startswith("none: the noise was made from a seed")
+    assert account.claimed.epsilon == math.inf
+    assert account.guarantee.startswith("none: the noise was made from a seed")
     shutil.rmtree(root / "private/checkpoints")
-    assert costs.of_run(root)["claimed"]["epsilon"] == math.inf  # nobody knows
+    assert costs.of_run(root).claimed.epsilon == math.inf  # nobody knows
 
 
 def audit(root):
