@@ -19,7 +19,7 @@ _HOME = {
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
     "Private": "core.types", "Dataset": "data", "draft_schema": "data.table.frames",
-    "methods": "", "presets": "", "account": "",
+    "methods": "", "presets": "", "account": "", "audit": "",
 }
 __all__ = ["__version__", *_HOME]
 

@@ -120,7 +120,7 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
 
 def certified(zeros: np.ndarray, ones: np.ndarray) -> float:
     """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA."""
-    return float(attacks.certified_epsilon(zeros, ones, DELTA, ALPHA))
+    return float(attacks.certified(zeros, ones, attacks.epsilon_of(DELTA), ALPHA))
 
 
 @functools.cache

@@ -68,7 +68,7 @@ def audit(method) -> float:
         seen = follow(data, None, bits)
         other, one = (follow(d, seen, np.zeros(shape, np.uint32)) for d in reversed(pair))
         scores.append(((one - other) * (seen - (one + other) / 2)).sum((1, 2, 3)))
-    return float(attacks.certified_mu(*reversed(scores), ALPHA))
+    return float(attacks.certified(*reversed(scores), attacks.mu_of, ALPHA))
 
 
 @functools.cache

@@ -74,11 +74,9 @@ from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism
 from dpgen_jax.aggregation.noise import DiscreteLaplace, Noise
 from dpgen_jax.aggregation.schedule import PoissonSampling
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
-from dpgen_jax.audit import lowered
-from dpgen_jax.audit.attacks import SHOWN, as_it_is
+from dpgen_jax.audit import attacks
+from dpgen_jax.audit.attacks import SHOWN, NoisySum, as_it_is, attackable, clipping, gaussian_mu
 from dpgen_jax.audit.findings import ALARM, Findings
-from dpgen_jax.audit.lowered import NoisySum, attackable, clipping
-from dpgen_jax.audit.lowered import gaussian as lowered_gaussian
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserError
@@ -118,7 +116,7 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
     """
     everyone = jnp.arange(len(queried))
     ratio: Ratio = (laplace_ratio(noise) if isinstance(noise, DiscreteLaplace)
-                    else gaussian_ratio(lowered_gaussian(noise).sigma, rate))
+                    else gaussian_ratio(attacks.gaussian(noise).sigma, rate))
 
     def middle(total: Array, i: Array) -> tuple[Array, None]:
         return total + rate * queried[i] * added(i).mean(0), None
@@ -317,7 +315,7 @@ class Canaries:
         if self.spikes:
             numbers = noised[:, jnp.asarray(self.places)].sum(0)
             ratios = evidence_of_spikes(numbers, self.added(jnp.int32(0), jnp.int32(0)),
-                                        lowered_gaussian(mechanism.noise).sigma, self.rate)
+                                        attacks.gaussian(mechanism.noise).sigma, self.rate)
         else:
             ratios = evidence_of_codes(noised, queried, lambda i: self.added(i, step),
                                        mechanism.noise, self.rate)
@@ -456,11 +454,6 @@ def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, ri
     return low
 
 
-def certified_mu(canaries: int, guesses: int, right: int, alpha: float = 0.05) -> float:
-    """Returns a lower bound on mu at confidence 1 - alpha; see `certified`."""
-    return certified(gaussian, canaries, guesses, right, alpha)
-
-
 def certified_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float = 0.05
                       ) -> float:
     """Returns a lower bound on epsilon at delta, at confidence 1 - alpha; see `certified`."""
@@ -493,7 +486,7 @@ class Law:
         mechanism, rng = made.method.mechanism, np.random.default_rng()
         rounds = mechanism.schedule.max_participations(steps)
         event, times = mechanism.events(steps)[0]
-        mu = lowered.mu_of(mechanism.events(steps))
+        mu = gaussian_mu(mechanism.events(steps))
         if mu is not None:
             ratios = mu * (rng.standard_normal(SIMULATED) + mu / 2)
             return cls(ratios, float(ndtr(mu / 2)))
@@ -595,14 +588,14 @@ def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: fl
                 f"{v} of {n} guesses are right, p {p:.3g} of as many under the charged noise",
                 measure="chance of a right guess", claimed=law.right, certified=low,
                 confidence=1 - SHOWN)
-    mu = lowered.mu_of(events)
+    mu = gaussian_mu(events)
     if mu is not None:
         found.found(f"{name}: mu of the training, where noise of canaries is independent",
                     p > ALARM, "the noise of different entries is tested by the audit of the "
                     "mechanism", measure="mu", claimed=mu,
                     certified=max(0.0, 2 * float(ndtri(low))), confidence=1 - SHOWN)
     tied = "" if mu is None else (
-        f"; of all {n} guesses together mu {certified_mu(n, n, v, SHOWN):.3g}")
+        f"; of all {n} guesses together mu {certified(gaussian, n, n, v, SHOWN):.3g}")
     r = law.guessed(n, delta)
     likely = np.argsort(-np.abs(ratio), kind="stable")[:r]
     right = int(correct[likely].sum())

@@ -14,7 +14,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +32,17 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, SumMechanism, release
-from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
+from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, OsBits, RoundedGaussian
 from dpgen_jax.aggregation.schedule import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
-from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import attacks, pairs
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.core.config import Budget, DataOptions, Runtime, to_json
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.terms import Relation, Unit
-from dpgen_jax.core.types import Array, Method, Private, Records, Spec
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import Array, Method, Private, Records, Spec, UserError
+from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.presets import Preset
 from dpgen_jax.run.calibrate_config import complete, with_records
@@ -72,6 +73,26 @@ class Target:
         return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
 
 
+@dataclasses.dataclass(frozen=True)
+class Attack:
+    """How a method is attacked.
+
+    Attributes:
+        seconds: How long the mechanism is attacked, where no training is.
+        dataset: The records of a training, or the place where they lie; None attacks the mechanism,
+            without data.
+        options: How they are read.
+        canaries: How many canaries are put among the records.
+        black_box: Whether samples of a release are attacked too, in a training of their own.
+    """
+
+    seconds: float = 100.0
+    dataset: str | Dataset | None = None
+    options: DataOptions = DataOptions()
+    canaries: int | None = None
+    black_box: bool = False
+
+
 BLOCK = 2**20
 """numbers that are drawn at once"""
 MOST_DRAWS = 2**24
@@ -96,41 +117,17 @@ def charged_law(event: Event) -> Law | None:
 
 def noise_maker(mechanism: Mechanism) -> tuple[Callable[[Array], Array], tuple[int, ...]]:
     """Returns the function from the bits of one release to its noise, and the shape of the bits."""
-    mechanism = lowered.attackable(mechanism)
+    mechanism = attacks.attackable(mechanism)
     zeros = jnp.zeros(mechanism.shape, jnp.int32)
     if isinstance(mechanism, LocalMechanism):
-        nothing = jnp.full((mechanism.shape[0], 1), jnp.nan)
-        empty = dataclasses.replace(mechanism, bound=_Silent(mechanism.shape))
-        return lambda bits: empty.contribution(jax.random.key(0), nothing, bits), (
+        nothing = jnp.full(mechanism.shape, jnp.nan)  # no message at all
+        return lambda bits: mechanism.contribution(jax.random.key(0), nothing, bits), (
             mechanism.client_bits_shape)
     if isinstance(mechanism, ConfidentGNMax):  # each histogram's bins, behind its test
         noise = mechanism.noise
         return lambda bits: noise.sample(bits[:, 1:]), mechanism.bits_shape
     plain = dataclasses.replace(mechanism, decode=as_it_is)
     return lambda bits: release(plain, bits, Private(zeros)), mechanism.bits_shape
-
-
-@dataclasses.dataclass(frozen=True)
-class _Silent:
-    """A bound that ignores all messages, for clients that send noise only."""
-
-    shape: tuple[int, int]
-    unit: ClassVar[Unit] = Unit.CLIENT
-    relation: ClassVar[Relation] = Relation.REPLACE_ONE
-    max_abs: ClassVar[int] = 0
-    grid: ClassVar[float] = 1.0
-    squared_norm: ClassVar[int] = 0
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0]
-
-    def project(self, key: Array, message: Array) -> Array:
-        del key, message
-        return jnp.zeros(self.shape, jnp.int32)
-
-    def squared_sensitivity(self) -> int:
-        return 0
 
 
 def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
@@ -230,6 +227,8 @@ def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) 
     found.found(f"{name}: no random number is drawn twice", not repeats, f"{repeats} repeats")
 
 
+UNITS, SAMPLED = 64, 16
+"""of a schedule with secret draws, when several of its rounds are attacked"""
 ROUNDS = 8
 """rounds of one transcript"""
 LONGEST = 256
@@ -289,6 +288,37 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
     return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
+def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
+    """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
+
+    Messages have a column for each unit: further ones are noise of no use, and cost time.
+
+    A release in which the unit is known to be drawn has about this mu.
+
+    Raises:
+        UserError: The schedule draws nobody in secret, or the bound does not clip vectors.
+    """
+    rows, columns = mechanism.shape[0], UNITS
+    bound = dataclasses.replace(attacks.clipping(mechanism), columns=columns)
+    sensitivity = math.sqrt(bound.squared_sensitivity())
+    schedule = type(secret(mechanism))(UNITS, SAMPLED)
+    return dataclasses.replace(
+        mechanism, noise=attacks.gaussian_noise(mechanism.noise, sensitivity / mu), bound=bound,
+        schedule=schedule, n_units=UNITS, shape=(rows, columns))
+
+
+def secret(mechanism: Mechanism) -> PoissonSampling | FixedSizeSampling:
+    """Returns the schedule of the mechanism, which must draw units in secret.
+
+    Raises:
+        UserError: It does not.
+    """
+    if isinstance(mechanism.schedule, PoissonSampling | FixedSizeSampling):
+        return mechanism.schedule
+    raise UserError(f"this attack is on secret draws, and the schedule of the mechanism is "
+                    f"{type(mechanism.schedule).__name__}")
+
+
 def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
 
@@ -302,14 +332,14 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
         found: Where findings are added.
         name: Of the mechanism.
     """
-    plain = dataclasses.replace(lowered.drawn(mechanism), decode=attacks.as_it_is)
+    plain = dataclasses.replace(of_few_units(mechanism), decode=attacks.as_it_is)
     independent = isinstance(plain.schedule, PoissonSampling)
     trials = plain.n_units if independent else 1
     messages = spikes(plain, trials)
     add = jax.jit(pairs.adder(plain))
     lengths = [float(np.sum(np.asarray(add(jax.random.key(0), side[0]))))
                / math.sqrt(plain.shape[0]) for side in messages]
-    sigma, rate = lowered.gaussian(plain.noise).sigma, lowered.SAMPLED / lowered.UNITS
+    sigma, rate = attacks.gaussian(plain.noise).sigma, SAMPLED / UNITS
     shifts = np.array(lengths) / sigma
 
     def scores(side: np.ndarray) -> np.ndarray:
@@ -323,7 +353,7 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
     attacks.judge(
         found, f"{name}: {ROUNDS} rounds of {type(plain.schedule).__name__}",
         plain.events(ROUNDS), attacks.Scores(zeros[:n], ones[:n]),
-        f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
+        f"{SAMPLED} of {UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
         f"it is known who, {trials} trials a transcript")
 
 
@@ -337,7 +367,7 @@ def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
     one[units:] = np.nan
-    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * lowered.clipping(mechanism).clip
+    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * attacks.clipping(mechanism).clip
     left_out = mechanism.bound.relation == Relation.ZERO_OUT
     return np.stack([one, np.full_like(one, np.nan) if left_out else -one])
 
@@ -345,7 +375,7 @@ def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
 def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
                 ) -> None:
     """Adds findings: whether units are drawn as often as is charged, and all equally often."""
-    schedule, units = lowered.secret(mechanism), mechanism.n_units
+    schedule, units = secret(mechanism), mechanism.n_units
     counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
     while not rounds or time.monotonic() < until:
         n = max(1, min(64, 2**22 // units))
@@ -447,7 +477,7 @@ def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
     """Returns why a mechanism promises nothing that could be attacked; empty where it does."""
     if config.accounting != "proven":
         return "accounting as published: no epsilon is promised"
-    if lowered.silent(mechanism):
+    if isinstance(mechanism.noise, NoNoise):
         return "there is no noise, and no epsilon is promised"
     return ""
 
@@ -488,7 +518,7 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
     Returns:
         Trade-off curves for the picture.
     """
-    mechanism = lowered.attackable(mechanism)
+    mechanism = attacks.attackable(mechanism)
     pair = pairs.search(mechanism, shape, 0.1 * seconds, np.random.default_rng())
     attacks.sensitivity(mechanism, pair, found, name)
     if isinstance(mechanism, ConfidentGNMax):

@@ -8,17 +8,16 @@ import runs
 from planted.planting import replaced
 
 from dpgen_jax.aggregation import noise as sources
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import spending
-from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.audit.folder import of_folder, spending
+from dpgen_jax.core.config import Budget
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal", "compiled_once")]
 
 
 def verdicts(root):
     """{check: finding} of those that do not hold, and the exit code."""
-    report = run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    report = of_folder(root)
     return {f.check: f for f in report.findings if f.verdict != Verdict.HOLDS}, report.exit_code
 
 

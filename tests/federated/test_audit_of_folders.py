@@ -9,11 +9,9 @@ import shutil
 import federation as fed
 import pytest
 
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import spending
+from dpgen_jax.audit.folder import of_folder, spending
 from dpgen_jax.core import run_folder as core_run_folder
-from dpgen_jax.core.config import DataOptions
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Terms
@@ -57,7 +55,7 @@ def test_a_server_without_a_release_promises_what_its_clients_noise_allows(folde
 
 
 def audit(root):
-    report = run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    report = of_folder(root)
     return report, {f.check: f for f in report.findings if f.verdict != Verdict.HOLDS}
 
 
