@@ -35,7 +35,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,25 +73,10 @@ Value = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From rates of false positives and of false negatives to what they certify."""
 
 
-class Rates(NamedTuple):
-    """Upper bounds on both rates of errors, which hold together at one confidence.
-
-    Attributes:
-        false_positives: float [...], of scores of the first sum above the threshold.
-        false_negatives: float [...], of scores of the second one at most the threshold.
-    """
-
-    false_positives: np.ndarray
-    false_negatives: np.ndarray
-
-
 def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
-    """Returns the upper bound of Clopper and Pearson on a chance, at confidence 1 - alpha.
+    """Returns Clopper and Pearson's upper bound on a chance, at confidence 1 - alpha.
 
-    Args:
-        hits: int [...], how often it happened.
-        n: The number of trials.
-        alpha: The chance that the bound does not hold.
+    `hits`, int [...], is how often it happened in n trials.
     """
     hits = np.asarray(hits)
     return np.where(hits >= n, 1.0, beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1)))
@@ -105,11 +90,7 @@ def training_part(n: int) -> int:
 def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: Value) -> float:
     """Returns approximately what the best test of a trade-off curve certifies with n releases.
 
-    Args:
-        curve: Points of the curve, "false_positives" and "false_negatives".
-        n: Releases of each sum, those that choose the threshold included.
-        alpha: As of `rates`.
-        value: As of `rates`.
+    They include those that choose the threshold; `alpha` and `value` are as of `certified`.
     """
     judged = n - training_part(n)
     points = [np.asarray(curve[name]) for name in ("false_positives", "false_negatives")]
@@ -117,14 +98,16 @@ def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: 
     return max(0.0, float(np.max(found[np.isfinite(found)], initial=0)))
 
 
-def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Rates:
-    """Bounds the errors of one threshold.
+def certified(zeros: np.ndarray, ones: np.ndarray, value: Value, alpha: float = SHOWN
+              ) -> np.ndarray:
+    """Returns a lower bound at confidence 1 - alpha, for either direction of the scores.
 
     Args:
         zeros: Scores of releases of the first sum, float [..., n].
-        ones: Of the second one, float [..., n].
-        alpha: The chance that one of the two bounds does not hold.
-        value: From both rates to what they would certify, by which the threshold is chosen.
+        ones: Of the second one, float [..., n], higher where the attack works.
+        value: From both rates of errors to what they certify, as `mu_of` and `epsilon_of`. The
+            threshold is the one that would certify most of the part that chooses it.
+        alpha: The chance that the truth is below the bound.
     """
     first = training_part(zeros.shape[-1])
     judged = zeros.shape[-1] - first
@@ -140,8 +123,9 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Ra
     false_negatives = (ones[..., None, :first] <= tried[..., None]).sum(-1)
     best = np.argmax(value(pessimist(false_positives), pessimist(false_negatives)), -1)
     threshold = np.take_along_axis(tried, best[..., None], -1)
-    return Rates(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
-                 above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+    found = value(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
+                  above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
 
 
 def mu_of(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
@@ -158,20 +142,6 @@ def epsilon_of(delta: float) -> Value:
         return np.fmax(0, np.fmax(*either))
 
     return epsilon
-
-
-def certified(zeros: np.ndarray, ones: np.ndarray, value: Value, alpha: float = SHOWN
-              ) -> np.ndarray:
-    """Returns a lower bound at confidence 1 - alpha, for either direction of the scores.
-
-    Args:
-        zeros: Scores of releases of the first sum, float [..., n].
-        ones: Of the second one, float [..., n], higher where the attack works.
-        value: From both rates of errors to what they certify, as `mu_of` and `epsilon_of`.
-        alpha: The chance that the truth is below the bound.
-    """
-    found = value(*rates(zeros, ones, alpha, value))
-    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
 
 
 MU = 3.0
@@ -286,9 +256,7 @@ def _(decode: Majority | Share, n_units: int, apart: np.ndarray) -> np.ndarray:
 def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
     """Returns two likelihood ratios, up to a factor: of Gaussian and of Laplace noise.
 
-    Args:
-        mechanism: The mechanism.
-        totals: int32 [2, B, D].
+    `totals` are two sums, int32 [2, B, D].
     """
     silent = jnp.zeros(mechanism.bits_shape, jnp.uint32)
     quiet = [np.asarray(jax.jit(lambda total: mechanism.value(mechanism.decide(total, silent)))(
@@ -314,13 +282,6 @@ def answer_features(mechanism: ConfidentGNMax) -> Features:
             jnp.float32)
 
     return features
-
-
-def features_of(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns the features that separate the releases of two sums int32 [2, B, D]."""
-    if isinstance(mechanism, ConfidentGNMax):
-        return answer_features(mechanism)
-    return linear_features(mechanism, totals)
 
 
 def compiled(mechanism: Mechanism, features: Features) -> Callable[[Array, Array], Array]:
@@ -356,7 +317,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
         totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
         seconds: How long.
         most: Releases of each sum, at most; 16 are made at least.
-        features: What is kept of a release; by default `features_of`.
+        features: What is kept of a release; by default what separates both sums.
 
     Returns:
         float32 [n, F] of each sum.
@@ -364,7 +325,9 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
     shape = (mechanism.client_bits_shape if isinstance(mechanism, LocalMechanism)
              else mechanism.bits_shape)
     size = max(1, min(LONGEST, most, BLOCK_BYTES // max(1, 4 * math.prod(shape))))
-    block = compiled(mechanism, features or features_of(mechanism, totals))
+    block = compiled(mechanism, features or (
+        answer_features(mechanism) if isinstance(mechanism, ConfidentGNMax)
+        else linear_features(mechanism, totals)))
     devices, source = jax.devices(), OsBits()
 
     def side(i: int) -> np.ndarray:
@@ -387,12 +350,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
 def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns one number for each release: the linear discriminant of the part that trains it.
 
-    Args:
-        zeros: float32 [n, F], features of releases of the first sum.
-        ones: Of the second one.
-
-    Returns:
-        float [n] each, higher for the second sum.
+    From features float32 [n, F] of releases of either sum to float [n] each, higher for the second.
     """
     first = training_part(len(zeros))
     a, b = zeros[:first].astype(float), ones[:first].astype(float)
@@ -449,11 +407,8 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
                  rng: np.random.Generator) -> Trials:
     """Puts as many trials into one sum as its entries have room for.
 
-    Args:
-        mechanism: A mechanism that releases a noisy sum.
-        pair: The best pair. It is the only trial where no worst case of the bound is as far.
-        seconds: How long places are looked for.
-        rng: Chooses the places of trials.
+    The best pair is the only trial where no worst case of the bound is as far. Places are looked
+    for as many seconds as are given.
     """
     most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
@@ -611,14 +566,8 @@ def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Find
 def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
     """Attacks one release of a noisy sum, as it is; of clients with noise of their own one message.
 
-    Args:
-        plain: The mechanism, of which no draw is secret.
-        pair: The best pair of messages.
-        seconds: How long.
-        most: Trials of each sum, at most.
-
-    Returns:
-        The scores, and what was attacked in words.
+    No draw of the mechanism is secret, and there are at most `most` trials of each sum. Returns the
+    scores, and what was attacked in words.
     """
     if isinstance(plain, LocalMechanism):
         return attacked(plain, totals_of(plain, pair), seconds, most), _noise(plain)

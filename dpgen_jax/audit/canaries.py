@@ -92,7 +92,7 @@ def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) 
     Args:
         numbers: float32 [N], the sum of each one's coordinate over the B rows.
         added: float32 [2, B, D], what a canary adds for tails and for heads.
-        sigma: Of the Gaussian noise.
+        sigma: The standard deviation of the Gaussian noise.
         rate: The chance that a canary is counted.
     """
     tails, heads = added
@@ -288,9 +288,7 @@ class Canaries:
     def labels(self, usual: np.ndarray, coins: np.ndarray) -> np.ndarray:
         """Returns labels that decide the message of each unit: int32 [U].
 
-        Args:
-            usual: int32 [U], the labels of records that are not canaries.
-            coins: int [N].
+        `usual`, int32 [U], are the labels of records that are not canaries; there are N coins.
         """
         n, y = len(self.units), usual.copy()
         if isinstance(self.mechanism, ConfidentGNMax):
@@ -359,12 +357,7 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
            rng: np.random.Generator) -> Canaries:
     """Chooses the units of canaries, at most one in each, and their coordinates.
 
-    Args:
-        method: The method.
-        shapes: (B, M) of a message, of each of its phases.
-        classes: C.
-        canaries: How many.
-        rng: Of the choice, which may be public.
+    Each phase of the method has messages of a shape (B, M). The choice may be public.
 
     Raises:
         UserError: There are more canaries than units; or than coordinates, where each client is
@@ -409,12 +402,9 @@ def of_pairs(pairs: Sequence[tuple[float, float]]) -> Shrink:
 def rejected(shrink: Shrink, canaries: int, guesses: int, right: int, alpha: float) -> bool:
     """Returns whether so many right guesses have a chance of at most alpha under a promise.
 
-    Args:
-        shrink: F^-1 of the promise.
-        canaries: m.
-        guesses: r, fixed before the training.
-        right: v, how many of the guesses are right.
-        alpha: The chance that a promise which holds is rejected.
+    Of m canaries r were guessed, a number that was fixed before the training, and v of the guesses
+    are right. `shrink` is F^-1 of the promise; alpha is the chance that one which holds is
+    rejected.
     """
     if not 0 <= right <= guesses <= canaries:
         raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries")
@@ -432,13 +422,8 @@ def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, ri
               alpha: float = 0.05, most: float = 50.0) -> float:
     """Returns the largest parameter that is rejected: a lower bound at confidence 1 - alpha.
 
-    Args:
-        family: From a parameter (mu, or epsilon) to F^-1; a larger one promises less.
-        canaries: m.
-        guesses: r, fixed before the training.
-        right: v, how many of the guesses are right.
-        alpha: The chance that the true parameter is below the bound.
-        most: No larger parameter is looked for.
+    `family` is from a parameter (mu, or epsilon) to F^-1; a larger parameter promises less, and
+    none above `most` is looked for. The numbers are as of `rejected`.
     """
     def fails(parameter: float) -> bool:
         return rejected(family(parameter), canaries, guesses, right, alpha)
@@ -504,11 +489,6 @@ class Law:
         Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015), which discrete
         Laplace noise of sensitivity 1 attains: each answer is right with a chance of e^eps / (1 +
         e^eps), and the best guess is that of the majority.
-
-        Args:
-            event: Of one release.
-            times: How many releases.
-            rng: Of the simulation.
         """
         epsilon = event.sensitivity / event.scale
         chance = 1 / (1 + math.exp(-epsilon))
@@ -529,13 +509,7 @@ class Law:
 
 
 def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns log likelihood ratios of coins [K] under a schedule with secret draws.
-
-    Args:
-        event: Of one round.
-        rounds: How many.
-        rng: Of the simulation.
-    """
+    """Returns log likelihood ratios of coins [K] after some rounds with secret draws."""
     match event:
         case PoissonGaussianEvent():
             shift, rate = event.gaussian.sensitivity / event.gaussian.sigma, event.rate
@@ -569,15 +543,9 @@ class Guesses(NamedTuple):
 
 def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: float, name: str
           ) -> None:
-    """Adds what the guesses of a training certify.
+    """Adds what the guesses of a training certify; epsilon is certified at delta.
 
-    Args:
-        found: Where findings are added.
-        law: Of the guesses, as charged.
-        guesses: Of the training.
-        events: Of the whole training.
-        delta: At which epsilon is certified.
-        name: Of the method.
+    `law` is that of the guesses as charged, and the events are those of the whole training.
     """
     coins, ratio = guesses
     n, correct = len(coins), (ratio > 0) == (coins > 0)

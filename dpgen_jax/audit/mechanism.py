@@ -201,11 +201,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds findings: whether noise has the law that is charged, and is independent.
 
-    Args:
-        mechanism: The mechanism, with the noise of its preset.
-        seconds: How long noise is drawn.
-        found: Where findings are added.
-        name: Of the mechanism.
+    The mechanism has the noise of its preset, and noise is drawn as many seconds as are given.
     """
     event = mechanism.events(1)[-1][0]
     law = charged_law(event)
@@ -325,12 +321,6 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
     Each unit sends one of two opposite messages in a column of its own. Where units are drawn
     independently of each other, each is a trial; else the first one is the only trial, and the
     others send nothing.
-
-    Args:
-        mechanism: One whose schedule draws units in secret.
-        seconds: How long.
-        found: Where findings are added.
-        name: Of the mechanism.
     """
     plain = dataclasses.replace(of_few_units(mechanism), decode=attacks.as_it_is)
     independent = isinstance(plain.schedule, PoissonSampling)
@@ -360,9 +350,7 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
 def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
     """Returns messages float32 [2, U, B, M] of which those of unit i are in column i only.
 
-    Args:
-        mechanism: One whose bound clips rows; its messages have a column for each unit.
-        units: How many units send something.
+    The bound clips rows, and messages have a column for each unit. `units` of them send something.
     """
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
@@ -409,16 +397,7 @@ LIMITS = (
 
 
 def of_preset(target: Target, seconds: float, log: Log) -> Report:
-    """Attacks the mechanism of a configuration.
-
-    Args:
-        target: The method and its promise; its preset has the schema of the data and the number of
-            records.
-        seconds: How long it is attacked.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report.
+    """Attacks the mechanism of a configuration, for data of the preset's schema and size.
 
     Raises:
         UserError: A configuration or a budget that means nothing.
@@ -437,18 +416,9 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
 
 def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
               found: Findings) -> Json:
-    """Adds all attacks on the mechanism of a complete configuration.
+    """Adds all attacks on the mechanism of a complete configuration, for about so many records.
 
-    Args:
-        method: The name of the method.
-        config: Its configuration.
-        spec: The schema of the records.
-        records: How many there are, about.
-        seconds: How long it is attacked.
-        found: Where findings are added.
-
-    Returns:
-        Trade-off curves for the picture.
+    Returns trade-off curves for the picture.
     """
     phases = distinct(methods.get(method).build(config, spec, Runtime()))
     curves: Json = {}
@@ -483,13 +453,7 @@ def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
 
 
 def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
-    """Returns (B, M) of what a unit answers, before it is bounded.
-
-    Args:
-        method: The method, or a phase of it.
-        spec: The schema of the records.
-        records: How many there are.
-    """
+    """Returns (B, M) of what a unit of a method, or a phase of it, answers before it is bounded."""
     m = max(1, records // method.mechanism.n_units)
 
     def answer() -> jax.Array:
@@ -504,19 +468,16 @@ def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
 
 def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, found: Findings,
                  name: str, further: bool = False) -> Json:
-    """Adds all attacks on one mechanism.
+    """Adds all attacks on one mechanism; returns trade-off curves for the picture.
 
     Args:
         mechanism: The mechanism.
         shape: (B, M) of a message, before it is bounded.
         seconds: How long all of it may take, about.
-        found: Where findings are added.
-        name: Of the mechanism.
+        found: The findings, which become more.
+        name: The name of the mechanism in them.
         further: Whether it is a further phase of a method, with the noise of the first: then only
             its sensitivity and its noisy sum are attacked.
-
-    Returns:
-        Trade-off curves for the picture.
     """
     mechanism = attacks.attackable(mechanism)
     pair = pairs.search(mechanism, shape, 0.1 * seconds, np.random.default_rng())

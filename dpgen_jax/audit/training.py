@@ -142,7 +142,7 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
         made: The canaries.
         synthetic: Samples of the release and their labels.
         curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
-        steps: From one value of a canary to the other, of the neighbouring relation.
+        steps: Steps of the neighbouring relation from one value of a canary to the other.
         name: The name of the method.
     """
     n, (epsilon, delta) = len(made.coins), curve[0]
@@ -244,17 +244,9 @@ def prepared(target: Target, dataset: Dataset
 
 def trained(made: Canaries, dataset: Dataset, config: MethodConfig, budget: Budget,
             rng: np.random.Generator) -> tuple[audit_canaries.Guesses, float]:
-    """Trains once through the real loop.
+    """Trains once through the real loop, with fresh coins.
 
-    Args:
-        made: The canaries.
-        dataset: The records.
-        config: The method's complete configuration.
-        budget: The promise.
-        rng: Draws the coins and deals the records.
-
-    Returns:
-        The coins and what was released of them, and the epsilon of the ledger.
+    Returns the coins and what was released of them, and the epsilon of the ledger.
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
