@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
@@ -25,7 +26,6 @@ from dpgen_jax.audit import attacks
 from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import pytest
 from planted import FAULTS
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit import attacks
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 RUNS, ALPHA = 4000, 1e-6

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits
 from dpgen_jax.audit import attacks, pairs
 from dpgen_jax.audit import mechanism as audit_mechanism
 from dpgen_jax.audit.findings import ALARM, Findings, Verdict
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 SOUND = adversary.mechanism()

@@ -1,11 +1,11 @@
 """The random bits of a run, as the audit of its folder sees them."""
 
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import runs
-from planted.planting import replaced
 
 from dpgen_jax.aggregation import noise as sources
 from dpgen_jax.audit.findings import Verdict
@@ -31,7 +31,7 @@ draw = sources.draw_bits
 
 
 def test_rows_of_a_round_that_share_their_bits_are_found_in_the_folder(tmp_path):
-    with replaced(sources, "draw_bits", tiled):
+    with patch.object(sources, "draw_bits", tiled):
         runs.train(tmp_path / "run", steps=2)
     found, code = verdicts(tmp_path / "run")
     assert [*found] == [spending.ONCE] and code == 5

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.mechanism import LocalMechanism
@@ -13,7 +14,6 @@ from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, RoundedGaussia
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.core.types import UserError
-from tests.planted import toy as adversary
 
 VOTES = adversary.mechanism()
 CLIENTS = LocalMechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0), n_units=3,

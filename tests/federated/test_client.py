@@ -9,6 +9,7 @@ import federation as fed
 import jax
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
@@ -20,7 +21,6 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec, UserError
 from dpgen_jax.federated import client as federated_client
 from dpgen_jax.federated.client import Seat, open_client
-from tests.planted import toy as adversary
 
 
 def charged(root, number=0):

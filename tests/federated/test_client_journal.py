@@ -3,11 +3,11 @@
 import dataclasses
 
 import federation as fed
+from planted import toy as adversary
 
 from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.core.types import Private
 from dpgen_jax.private.records import keyed
-from tests.planted import toy as adversary
 
 
 def test_a_clients_data_are_known_by_their_file(tmp_path, journal):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.config import Budget, Runtime
@@ -17,7 +18,6 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.federated import server
 from dpgen_jax.federated.messages import Reply, Terms
 from dpgen_jax.run import checkpoint
-from tests.planted import toy as adversary
 
 LARGEST = fed.method().mechanism.largest
 VISIT = fed.method().mechanism.events(1)

@@ -11,6 +11,7 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 from small_gpate import CONFIG, KEY, QUERIES, TABLE, rows
 
 from dpgen_jax.accountant import ledger
@@ -24,7 +25,6 @@ from dpgen_jax.methods import gpate
 from dpgen_jax.private import kept_votes as log
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import costs, lifecycle, loop, stages
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 

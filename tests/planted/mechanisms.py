@@ -12,7 +12,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import attacks, mechanism, pairs
 from dpgen_jax.audit.findings import Findings, Verdict
-from tests.planted import toy
+from planted import toy
 
 SEARCH, LAW, RELEASES = 0.5, 0.05, 60.0
 """Seconds: of the search for two messages, at least a round of it; of draws, at least 2^20; and of
