@@ -20,7 +20,7 @@ import tyro
 from dpgen_jax import compare
 from dpgen_jax.core import cli, storage
 from dpgen_jax.core.config import DataOptions, Evaluation
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, worded
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
@@ -164,11 +164,10 @@ class _Command(ModuleType):
                  settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
                  ) -> Assessment:
         """Measure a release on real records; see `evaluation.assess.evaluate`."""
-        from dpgen_jax.core import errors
         from dpgen_jax.evaluation import assess
 
-        call = errors.speaking_python(assess.evaluate, "evaluate")
-        return call(release, real, settings=settings, log=log)
+        with worded(on_command_line=False):
+            return assess.evaluate(release, real, settings=settings, log=log)
 
 
 sys.modules[__name__].__class__ = _Command

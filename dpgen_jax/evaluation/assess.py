@@ -24,6 +24,7 @@ import numpy as np
 
 from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts, without_empty_slots
@@ -95,10 +96,10 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
     needed, n_test = fidelity.NEIGHBOURS + 1, len(_test(data)[1])
     if isinstance(data.spec, ImageSpec) and "fidelity" in settings.metrics and n_test < needed:
         raise UserError(f"{data.name} has {n_test} held-out records, and fidelity needs "
-                        f"{needed}; hold out more, or name other --metrics")
+                        f"{needed}; hold out more, or name other {option('metrics')}")
     if settings.samples is not None and settings.samples < release.spec.classes:
         raise UserError(f"{settings.samples} samples for {release.spec.classes} classes; pass "
-                        f"--samples {100 * release.spec.classes} or more")
+                        f"{option('samples', 100 * release.spec.classes)} or more")
     found = measured(Real(release.spec, _test(data), (data.x_train, data.y_train), data.subjects),
                      Synthetic(functools.partial(delivered, release), release), settings, log)
     kind = "table" if isinstance(release.spec, TableSpec) else "images"
@@ -155,7 +156,7 @@ def _of_images(options: Evaluation, log: Log) -> Mapping[str, Measure]:
 def _of_tables(spec: TableSpec, options: Evaluation) -> Mapping[str, Measure]:
     """Return the measures of a table that are asked for, by name."""
     if options.inception_weights:
-        raise UserError("--inception-weights is for images; this release makes a table")
+        raise UserError(f"{option('inception_weights')} is for images; this release makes a table")
     targets = prediction.named_targets(spec, options.targets or spec.targets)
     groupings = prediction.named_groups(spec, options.by)
     measures: dict[str, Measure] = {"utility": prediction.utility}
@@ -209,8 +210,8 @@ def _test(data: Dataset) -> Records:
     """Return the held-out records and labels of a data set that has some."""
     if data.x_test is None or data.y_test is None:
         raise UserError(f"{data.name} has no held-out part to test on; add one (csv: "
-                        "--test-csv FILE; npz: x_test and y_test; folder: test/CLASS), or train "
-                        "and evaluate with --test-fraction 0.2")
+                        f"{option('test_csv', 'FILE')}; npz: x_test and y_test; folder: "
+                        f"test/CLASS), or train and evaluate with {option('test_fraction', 0.2)}")
     return data.x_test, data.y_test
 
 
@@ -274,7 +275,8 @@ def check(spec: Spec, data: Dataset) -> None:
     if known != spec:
         raise UserError(f"{data.name} holds {_text(data.spec)}, the release makes "
                         f"{_text(spec)}{_difference(data.spec, spec)}; name the data set it was "
-                        "trained on, with the same --image-size, --attribute or --schema")
+                        f"trained on, with the same {option('image_size')}, {option('attribute')} "
+                        f"or {option('schema')}")
     _test(data)
 
 

@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation.results import (
     Finding,
     Key,
@@ -466,9 +466,9 @@ def bin_names(column: Column) -> list[str]:
     else:
         edges = transform.from_unit(column, np.linspace(0, 1, BINS + 1))
         lows, highs = edges[:-1], edges[1:]
-    ranges = zip(forms.texts(column, lows), forms.texts(column, highs), strict=True)
+    ranges = zip(transform.texts(column, lows), transform.texts(column, highs), strict=True)
     return [*(low if low == high else f"{low} to {high}" for low, high in ranges),
-            *forms.texts(column, np.array(column.special)), "null"]
+            *transform.texts(column, np.array(column.special)), "null"]
 
 
 def label_shares(draws: Sequence[Records], test: Records, spec: TableSpec) -> list[Json]:
