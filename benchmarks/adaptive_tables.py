@@ -42,12 +42,7 @@ DRAWN = 50_000
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """A use of the last step, in shares; the rest goes to the tables of today.
-
-    Attributes:
-      further: For the further tables.
-      again: For the coarse tables of all pairs once more, which the choice then reads too.
-    """
+    """A use of the last step, in shares; the rest goes to the tables of today."""
 
     further: float = 0.0
     again: float = 0.0

@@ -138,11 +138,7 @@ def picture(rows: dict[str, Any]) -> Path:
 
 
 def samples_table(rows: dict[str, Any]) -> str:
-    """Return what samples alone certify in markdown, by the attack that certifies most.
-
-    Args:
-      rows: Trainings of `TRAININGS` by name, each as `audited` made it.
-    """
+    """Return what samples alone certify in markdown, by the attack that certifies most."""
     lines = ["| training | attack on samples | guesses | measure | claimed | certified |",
              "| --- | --- | --- | --- | --- | --- |"]
     for name, row in rows.items():

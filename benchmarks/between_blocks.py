@@ -10,14 +10,11 @@ what drawing ahead would gain at most. The record is results/between_blocks.json
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import os
 import secrets
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,27 +42,23 @@ STEPS = 1000
 """Steps of a preset that leaves them open."""
 
 
-class Clock:
-    """Seconds of parts of the work, by name, in the order in which they came."""
+Parts = dict[str, list[float]]
+"""Seconds of parts of the work, by name, in the order in which they came."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, list[float]] = defaultdict(list)
 
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        """Time what is done within."""
-        begun = time.perf_counter()
-        yield
-        self.seconds[part].append(time.perf_counter() - begun)
+@contextmanager
+def part(seconds: Parts, name: str) -> Iterator[None]:
+    """Time what is done within."""
+    clock = common.Stopwatch()
+    yield
+    seconds.setdefault(name, []).append(clock.seconds())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all rows, write the record and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--blocks", type=int, default=10, help="blocks that are timed, of each row")
-    parser.add_argument("--out", help="the results file")
-    args = parser.parse_args(arguments)
-    where, rows = common.machine(), []
+    script = common.Script("between_blocks", __doc__)
+    script.add_argument("--blocks", type=int, default=10, help="blocks timed, of each row")
+    args, rows = script.begin(arguments), []
     for method, preset in ROWS:
         with tempfile.TemporaryDirectory(prefix="between-blocks-") as place:
             row = {"method": method, "preset": preset,
@@ -73,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         print(f"{method} {preset}: {1e3 * row['seconds_ahead']:.1f} ms before a block of "
               f"{row['rounds']} rounds, with {row['bytes']:,} bytes of bits", flush=True)
-    common.write(common.record("between_blocks", [f"--blocks={args.blocks}"], [], {"rows": rows},
-                               where), args.out)
+    script.save({"rows": rows})
     return 0
 
 
@@ -98,7 +90,7 @@ def measured(method: Method, layout: Layout, root: Path, blocks: int) -> dict[st
     witness = Journal(root / "journal").witness(secrets.token_hex(16), secrets.token_hex(16), True,
                                                 root)
     header = {"epsilon": math.inf, "delta": 1e-5, "config_hash": secrets.token_hex(32)}
-    clock, key = Clock(), secrets.token_bytes(32)
+    seconds, key = Parts(), secrets.token_bytes(32)
 
     def noted(first: int, bits: list[np.ndarray]) -> None:
         loop.append_digests(root / "digests", key, first, bits)
@@ -106,30 +98,30 @@ def measured(method: Method, layout: Layout, root: Path, blocks: int) -> dict[st
     with Ledger.create(root / "ledger.jsonl", header, witness) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
         for left in range(1 + blocks, 0, -1):
-            n, size = block(job, left, clock, noted)
-    timed = {part: common.timing(seconds[1:]) for part, seconds in clock.seconds.items()}
-    ahead = sum(timed[part]["median"] for part in AHEAD)
+            n, size = block(job, left, seconds, noted)
+    timed = {name: common.timing(values[1:]) for name, values in seconds.items()}
+    ahead = sum(timed[name]["median"] for name in AHEAD)
     return {"rounds": n, "bytes": size, "seconds": timed, "seconds_ahead": ahead}
 
 
-def block(job: loop.Job, left: int, clock: Clock, noted: Callable) -> tuple[int, int]:
+def block(job: loop.Job, left: int, seconds: Parts, noted: Callable) -> tuple[int, int]:
     """Do what is done for the first of the blocks that are left, but for its rounds."""
     mechanism, ledger, first = job.method.mechanism, job.ledger, job.ledger.steps_charged
-    with clock("afford"):
+    with part(seconds, "afford"):
         n = loop.affordable(job.method, ledger, job.longest, left * job.longest + 1)
-    with clock("reserve"):
+    with part(seconds, "reserve"):
         charged = mechanism.pending_charge(ledger.spent(), first, n)
         ticket = ledger.reserve(charged, n)
-    with clock("draw"):
+    with part(seconds, "draw"):
         source = loop.Remembered(job.bits)
         draws = loop.draw(mechanism, job.layout, source, first, n, job.longest)
-    with clock("send"):
+    with part(seconds, "send"):
         jax.block_until_ready([
             spread(draws.private_inputs, job.layout),
             *(jax.device_put(array, job.layout.replicated) for array in draws[1:])])
-    with clock("digest"):
+    with part(seconds, "digest"):
         noted(first, loop.secret_bits(mechanism, draws, source.drawn, n))
-    with clock("settle"):
+    with part(seconds, "settle"):
         ledger.settle(ticket, charged, n)
     return n, sum(array.nbytes for array in draws)
 

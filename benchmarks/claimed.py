@@ -259,7 +259,6 @@ def reached() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run the benchmark and write its record."""
     where = common.machine()
     print(common.write(common.record("claimed", [], [], {
         "delta": DELTA, "settings": settings(), "baselines": baselines(),

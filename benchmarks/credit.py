@@ -53,14 +53,8 @@ class Case:
     """A row: a preset and what is changed in it.
 
     Attributes:
-        about: The question that it answers.
-        method: The method.
-        preset: Its preset.
-        fields: Fields of the configuration that differ.
         epsilon: The budget; None for the preset's.
         class_epsilon: The part of it for the class counts; None for the preset's.
-        runs: Trainings.
-        classifiers: Their names.
     """
 
     about: str

@@ -18,14 +18,12 @@ import math
 from typing import Any
 
 import jax
-import numpy as np
 
-from benchmarks import common
-from benchmarks.steps import Library, PlainLoop, Problem, generator_alone
+from benchmarks import common, engine
 from dpgen_jax import presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import ImageSpec, Private, Records
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.private import teachers
@@ -33,18 +31,6 @@ from dpgen_jax.run.capacity import choose_layout
 
 SPEC = ImageSpec(28, 28, 1, 10)
 RECORDS = 60
-
-
-def arguments() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--critics", type=int, default=100)
-    parser.add_argument("--width", type=int, default=64, help="of the critic; published: 64")
-    parser.add_argument("--chunk", type=int, default=0, help="as in Runtime")
-    parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out")
-    return parser.parse_args()
 
 
 def critic_flops(width: int, spec: ImageSpec, batch: int) -> int:
@@ -62,18 +48,14 @@ def critic_flops(width: int, spec: ImageSpec, batch: int) -> int:
     return 2 * macs * batch * (3 + 3 + 6)
 
 
-def problem(args: argparse.Namespace) -> Problem:
+def problem(args: argparse.Namespace) -> engine.Problem:
     """Return the method, its configuration and random records."""
-    _, preset = presets.get("gswgan", "mnist-published")
     config = dataclasses.replace(
-        preset.config, critics=args.critics, critics_per_step=0, warm_steps=0,
-        critic=CriticNet(args.width), generator=ResNetNet(10, 16), pool=4)
-    method = gswgan.build(config, SPEC, Runtime())
-    rng = np.random.default_rng(0)
-    shape = args.critics, RECORDS
-    records = Records(rng.integers(0, 256, (*shape, *SPEC.shape), np.uint8),
-                      rng.integers(0, SPEC.classes, shape, np.int32))
-    return Problem(method, config, SPEC, records, seed=0)
+        presets.get("gswgan", "mnist-published")[1].config, critics=args.critics,
+        critics_per_step=0, warm_steps=0, critic=CriticNet(args.width),
+        generator=ResNetNet(10, 16), pool=4)
+    return engine.Problem(gswgan.build(config, SPEC, Runtime()), config, SPEC,
+                          engine.random_records(SPEC, args.critics, RECORDS, 0))
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -81,10 +63,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     p = problem(args)
     layout = choose_layout(p.method, Runtime(devices=args.devices, chunk=args.chunk))
     rate = common.matmul_rate()
-    stacked = Library(p.method, Private(p.records), p.key, layout, p.seed)
-    one_by_one = PlainLoop(p)
+    stacked = p.library(layout)
+    one_by_one = engine.PlainLoop(p)
     public = jax.jit(p.method.init, out_shardings=layout.replicated)(p.key)
-    generator = generator_alone(p, layout, public)
+    generator = engine.generator_alone(p, layout, public)
     timed = common.side_by_side({"stacked": stacked.step, "one by one": one_by_one.step,
                                  "generator alone": generator}, args.repeats)
     rate = max(rate, common.matmul_rate())
@@ -105,15 +87,17 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "bytes_of_1000_critics": {name: 1000 * size for name, size in sizes.items()}}
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    args = arguments()
+def main(argv: list[str]) -> None:
+    script = common.Script("critics", __doc__)
+    script.add_argument("--critics", type=int, default=100)
+    script.add_argument("--width", type=int, default=64, help="of the critic; published: 64")
+    script.add_argument("--chunk", type=int, default=0, help="as in Runtime")
+    script.add_argument("--devices", type=int, default=0, help="as in Runtime")
+    script.add_argument("--repeats", type=int, default=5)
+    args = script.begin(argv)
     cli.use_all_cores()
-    where = common.machine()
-    flags = [f"--critics {args.critics}", f"--width {args.width}"]
-    out = args.out or common.RESULTS / f"critics-{args.width}.json"
-    print(common.write(common.record("critics", flags, [0], measure(args), where), out))
+    print(script.save(measure(args), [0], f"critics-{args.width}"))
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

@@ -52,7 +52,6 @@ def accuracy(release: Any, dataset: data.Dataset) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows in Markdown."""
     lines = ["| method | seconds | accuracy |", "|---|---|---|"]
     lines += [f"| {shown_name(r['method'])} | " + (
         f"{r['seconds']:.0f} | {r['accuracy']:.3f} |" if "seconds" in r
@@ -61,7 +60,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--dataset", default="glyphs", choices=("glyphs", "digits"))
     parser.add_argument("--methods", nargs="+", default=methods.NAMES, choices=methods.NAMES)

@@ -22,7 +22,6 @@ from dpgen_jax.core.run_folder import read_json
 
 
 def main() -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      epilog="Further flags go to the evaluation.")
     parser.add_argument("run", type=Path, help="a run or release folder")

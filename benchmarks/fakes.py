@@ -29,15 +29,6 @@ RECORDS = 60
 POOLS = {"pool": 32, "anew": 0}
 
 
-def arguments() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--answering", type=int, nargs="+", default=[1, 143],
-                        help="critics that answer in a round")
-    parser.add_argument("--out")
-    return parser.parse_args()
-
-
 def operations(pool: int) -> dict[str, float]:
     """Return the operations of a query and of one critic step.
 
@@ -65,13 +56,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "ratio": {n: row["anew"] / row["pool"] for n, row in rounds.items()}}
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    args = arguments()
-    where = common.machine()
-    out = args.out or common.RESULTS / "fakes.json"
-    print(common.write(common.record("fakes", [], [], measure(args), where), out))
+def main(argv: list[str]) -> None:
+    script = common.Script("fakes", __doc__)
+    script.add_argument("--answering", type=int, nargs="+", default=[1, 143],
+                        help="critics that answer in a round")
+    print(script.save(measure(script.begin(argv))))
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

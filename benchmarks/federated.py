@@ -62,14 +62,7 @@ READER_SAMPLES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Federation:
-    """The clients of one run.
-
-    Attributes:
-        name: "sound" or "suspect".
-        dataset: Their records.
-        clients: How many take part with their records.
-        faulty: How many of these invert their images.
-    """
+    """The clients of one run."""
 
     name: str
     dataset: data.Dataset
@@ -82,15 +75,8 @@ class Options:
     """How clients are chosen.
 
     Attributes:
-        choice: One of CHOICES.
         accuracy: The most of suspect clients and the least of sound ones; None for the quartiles,
             which are read from the clients' records.
-        public: The images that a public CNN learns from.
-        epsilon: What a bought CNN may cost.
-        delta: Of the same promise.
-        reader: Where the run that pays for a bought CNN is kept.
-        preset: The preset of Fed-Avg GAN for that run.
-        course: How a CNN is trained.
     """
 
     choice: str
@@ -111,11 +97,6 @@ def named(dataset: data.Dataset, count: int) -> data.Dataset:
 def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
                                                                                       Federation]:
     """Choose the clients of both federations.
-
-    Args:
-      dataset: Images whose clients are named, without the fault.
-      options: How clients are chosen.
-      cnn: A classifier trained on the clients' records.
 
     Raises:
       UserError: Too few clients are chosen, or the bounds are missing.
@@ -212,7 +193,6 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
     Args:
       path: The file; it is as private as the records that the CNN learnt from.
-      train: Trains the CNN.
     """
     if not path.exists():
         cnn = train()
@@ -224,12 +204,7 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
 
 def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
-    """Run a request, or go on with it; one that is finished is loaded.
-
-    Args:
-      request: What is asked for, with the folder of the run.
-      dataset: The records.
-    """
+    """Run a request, or go on with it; one that is finished is loaded."""
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
@@ -247,9 +222,6 @@ class Case:
     """One run of the benchmark.
 
     Attributes:
-        federation: "sound" or "suspect".
-        method: The method.
-        preset: The preset.
         noise: The noise multiplier; None where it follows from epsilon.
     """
 
@@ -266,7 +238,6 @@ class Case:
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--dataset", default="idx:mnist")
     parser.add_argument("--classes", type=int, help="of a data set that leaves a choice")
@@ -440,7 +411,6 @@ def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and print where its record is."""
     args = arguments(argv)
     cli.use_all_cores()
     with tempfile.TemporaryDirectory() as scratch:

@@ -118,7 +118,6 @@ def once(reader: str, seed: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--reader", action="append", choices=HOMES, help="may be repeated")

@@ -13,7 +13,6 @@ fakes alone, which are public. The record is results/gradients.json.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib.metadata
 from collections.abc import Callable
@@ -156,28 +155,23 @@ def opacus(n: int, repeats: int) -> dict[str, Any]:
                for name, make in torch_networks().items()}}
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--batch", type=int, default=640)
-    parser.add_argument("--chunk", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
-    parser.add_argument("--opacus", action="store_true")
-    args = parser.parse_args()
-    where, results = common.machine(), {}
+def main(argv: list[str] | None = None) -> None:
+    script = common.Script("gradients", __doc__)
+    script.add_argument("--batch", type=int, default=640)
+    script.add_argument("--chunk", type=int, default=64)
+    script.add_argument("--repeats", type=int, default=7)
+    script.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
+    script.add_argument("--opacus", action="store_true")
+    args, results = script.begin(argv), dict[str, Any]()
     for name in args.nets:
         timed = common.side_by_side(ways(NETS[name], args.batch, args.chunk), args.repeats)
         plain = timed["plain"]["median"]
         results[name] = {"parameters": length(NETS[name]), "seconds": timed, "ratio_to_plain": {
             way: t["median"] / plain for way, t in timed.items()}}
-        ratios = {way: round(r, 2) for way, r in results[name]["ratio_to_plain"].items()}
-        print(name, ratios, flush=True)
+        print(name, results[name]["ratio_to_plain"], flush=True)
     if args.opacus:
         results["opacus"] = opacus(args.batch, args.repeats)
-        print("opacus", results["opacus"], flush=True)
-    flags = ["--batch", str(args.batch), "--chunk", str(args.chunk), *["--opacus"] * args.opacus]
-    common.write(common.record("gradients", flags, [0], results, where))
+    print(script.save(results, [0]))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ def low(images: np.ndarray, count: int, basis: np.ndarray | None, centre: np.nda
 
     Args:
       images: float32 [n, H, W, ch] in [0, 1].
-      count: Frequencies a side.
       basis: [M, k], whose columns span the directions about `centre`; None: all of them.
       centre: [M].
 
@@ -68,7 +67,6 @@ def kinds(run: Path, real: Images) -> dict[str, Callable[[], Images]]:
     """Return functions that make the training images of each kind.
 
     Args:
-      run: The folder of a mixture's run.
       real: The records that it was trained on, uint8.
     """
     release, x, y = bundle.load(run), real[0].astype(np.float32) / 255, real[1]
@@ -112,7 +110,6 @@ def case(out: Path, name: str, epsilon: float) -> dict[str, object]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/headroom"))
     parser.add_argument("--dataset", nargs="+", choices=systems.DATA, default=list(systems.DATA))

@@ -47,11 +47,7 @@ class Protocol:
     """A way to evaluate a release: how many images, which classifiers, which tasks.
 
     Attributes:
-      setting: "full" or "fast", which decides how long networks are trained.
-      classifiers: Names of `evaluation.utility.ALL_CLASSIFIERS`.
-      seeds: Draws of the generator and seeds of the classifiers.
       samples: Synthetic images of a seed; None for those of the setting.
-      tasks: As for `evaluation.utility`.
     """
 
     setting: str = "full"
@@ -86,10 +82,7 @@ def usefulness(release: lifecycle.Release, dataset: data.Dataset, folder: Path, 
     """Measure the tasks of a protocol, one classifier after the other.
 
     Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
       folder: A file for each classifier lies here; what exists is not measured again.
-      protocol: What is measured.
 
     Returns:
       {task: {classifier: {metric: summary}}}, `average` of each task over the classifiers,
@@ -127,9 +120,6 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
     whole test part.
 
     Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
-      folder: The result is kept here.
       weights: The Inception-v3 weights of FID, as `evaluate --inception-weights`.
     """
     with_fid = folder / "fid.json"  # which has all that the other has
@@ -145,7 +135,6 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
 
 
 def arguments() -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--method", default="datalens")
     parser.add_argument("--preset", required=True)
@@ -173,7 +162,6 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
 
     Args:
       request: The run; it goes on where its folder `out` holds one that was begun.
-      dataset: The data.
 
     Raises:
       UserError: As `lifecycle.run`, which also ends the process after a signal; and where the
@@ -258,9 +246,6 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
 
     Args:
       request: The run; of several trainings its folder holds one folder for each.
-      dataset: The data set, with a held-out part.
-      repeats: The number of trainings, each of which spends its own epsilon.
-      protocol: What is measured.
 
     Returns:
       What a record has on the first run; `evaluation` and `fidelity` (the Inception Score and its
@@ -290,7 +275,6 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
 
 
 def main() -> None:
-    """Run the benchmark and write its record."""
     args = arguments()
     cli.use_all_cores()
     methods.get(args.method)

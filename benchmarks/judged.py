@@ -39,7 +39,6 @@ FEWEST = 3
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--method", default="dpcgan")
     parser.add_argument("--preset", default="mnist-eps1")
@@ -81,10 +80,6 @@ def curve(run: Path) -> dict[int, float]:
 
 def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]:
     """Return what a judge's curve is worth.
-
-    Args:
-        judged: Accuracy by step on the judge's images.
-        real: That of the same generators on real ones.
 
     Returns:
         The rank correlation of both (None where one does not vary), and the steps and accuracies on
@@ -141,7 +136,6 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run the benchmark and print where its record is."""
     print(run(arguments(argv), argv))
 
 

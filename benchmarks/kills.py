@@ -213,7 +213,6 @@ def run(cases: list[str], times: int, out: Path, flags: list[str]) -> dict[str, 
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--times", type=int, default=50, help="kills")
     parser.add_argument("--case", action="append", choices=CASES, help="may be repeated")

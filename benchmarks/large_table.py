@@ -37,9 +37,6 @@ BLOCK = 20_000
 
 def names(columns: int) -> tuple[list[str], list[str]]:
     """Return the names of the numbers and of the categories of so many columns, the label's apart.
-
-    Args:
-      columns: The number of columns, the label among them.
     """
     numbers = round(NUMBERS * (columns - 1))
     return ([f"n{i}" for i in range(numbers)], [f"c{i}" for i in range(columns - 1 - numbers)])
@@ -74,11 +71,7 @@ def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Train as the command line does, and return the peak of this process.
-
-    Args:
-      case: `rows`, `columns` and `seed` of the table, and `method`.
-    """
+    """Train as the command line does, and return the peak of this process."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_table(folder / "table.csv", case["rows"], case["columns"], case["seed"])
@@ -129,7 +122,6 @@ def slope(cases: Sequence[dict[str, Any]], what: str = "rows") -> dict[str, floa
 
     Args:
       cases: What was measured, of two numbers of rows at least.
-      what: The field of a case that has the number.
     """
     low, high = (limit(cases, key=lambda case: case[what]) for limit in (min, max))
     each = (high["peak_resident_bytes"] - low["peak_resident_bytes"]) / (high[what] - low[what])

@@ -43,8 +43,6 @@ def sums(x: np.ndarray, y: np.ndarray, classes: int, norm: float) -> np.ndarray:
     Args:
       x: Images in 0..255, [n, ...].
       y: Labels, [n].
-      classes: C.
-      norm: The largest L2 norm of an image in 0..1.
 
     Returns:
       [C, pixels]. Replacing a record moves it by at most sqrt(2) * norm.
@@ -58,10 +56,7 @@ def accuracy(made: Dataset, norm: float, sigma: float, seed: int) -> float:
     """Return the share of the test images whose nearest mean is that of their class.
 
     Args:
-      made: The data set, with a test part.
-      norm: As for `sums`.
       sigma: Standard deviation of the noise, in units of the norm.
-      seed: Of the noise.
     """
     exact = sums(made.x_train, made.y_train, made.spec.classes, norm)
     noisy = exact + norm * sigma * np.random.default_rng(seed).normal(size=exact.shape)
@@ -89,7 +84,6 @@ def case(name: str, epsilon: float, draws: int) -> dict[str, object]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--draws", type=int, default=5, help="of the noise")

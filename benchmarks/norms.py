@@ -57,12 +57,7 @@ class Study:
     """One system, clipped or not.
 
     Attributes:
-        method: The method, built.
-        config: Its configuration.
-        preset: The name of its preset.
         records: x [U, m, ...] and y [U, m] of all units, on the host.
-        per_step: Units of a step.
-        clipped: Whether gradients are clipped and noised.
         chunk: Most units in one product.
         clip: The clip, in units of a gradient.
         noise: Standard deviation of the noise on the sum over units, for each entry.
@@ -84,12 +79,7 @@ def one_step(s: Study, step: int, key: Array, public: PyTree, units: PyTree, rec
     """Run one step: ask, let the units of the step learn and answer, add up, absorb.
 
     Args:
-      s: The study.
-      step: The number of the step.
-      key: The key of the run.
-      public: The public state.
       units: The state of the units of the step, leaves [m, ...].
-      records: Theirs, on the device.
 
     Returns:
       The public state, the units' state, and the norms [m, B] of their gradients before clipping.
@@ -149,12 +139,7 @@ def start(s: Study, key: Array) -> tuple[PyTree, PyTree]:
 
 
 def summary(norms: np.ndarray, clip: float) -> dict[str, Any]:
-    """Return the distribution of some norms, and what clipping does to it.
-
-    Args:
-      norms: Norms, any shape.
-      clip: The clip.
-    """
+    """Return the distribution of some norms, and what clipping does to it."""
     flat = np.asarray(norms, float).ravel()
     flat = flat[np.isfinite(flat)]
     after = np.minimum(flat, clip)
@@ -210,9 +195,6 @@ def follow(s: Study, seed: int, points: int, path: Path) -> list[dict[str, Any]]
     """Train, and return the distributions of norms over training.
 
     Args:
-      s: The study.
-      seed: Of everything random.
-      points: How many steps are described.
       path: The checkpoint, from which it goes on where there is one.
     """
     key, steps = jax.random.key(seed), s.config.steps
@@ -288,7 +270,6 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="idx:mnist", help="images of the presets' shape")
@@ -340,7 +321,6 @@ def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: b
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record and picture."""
     args = arguments(argv)
     cli.use_all_cores()
     where, dataset = common.machine(), data.load(args.dataset)

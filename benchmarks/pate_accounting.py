@@ -18,9 +18,6 @@ The record is results/pate_accounting.json.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -33,41 +30,27 @@ from dpgen_jax.accountant.smooth_sensitivity import Sanitiser, smooth_sensitivit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and write its record."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    args = parse(arguments)
-    where = common.machine()
-    results = {"scipy": version("scipy"), "composition": composition(args),
-               "release": release(args), "peak_resident_bytes": common.peak_bytes()}
-    argv = [a for i, a in enumerate(arguments)
-            if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
-    record = common.record("pate_accounting", argv, [args.seed], results, where)
-    path = common.write(record, args.out)
-    print(json.dumps(record, indent=1) if args.json else table(record))
-    print(f"written to {path}", file=sys.stderr)
+    args, script = parse(arguments)
+    print(script.save({"scipy": version("scipy"), "composition": composition(args),
+                       "release": release(args), "peak_resident_bytes": common.peak_bytes()},
+                      [args.seed]))
     return 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pate_accounting",
-                                     description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, default=200_000, help="of the composition")
-    parser.add_argument("--orders", type=int, default=40)
-    parser.add_argument("--release-queries", type=int, default=34_000)
-    parser.add_argument("--teachers", type=int, default=4000)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--concentration", type=float, default=0.03)
-    parser.add_argument("--threshold", type=float, default=2500)
-    parser.add_argument("--sigma1", type=float, default=600, help="of the threshold test, in votes")
-    parser.add_argument("--sigma2", type=float, default=100, help="of the vote")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print the record, not a table")
-    parser.add_argument("--out", help="file for the record; "
-                                      "benchmarks/results/pate_accounting.json")
-    return parser.parse_args(arguments)
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, common.Script]:
+    script = common.Script("pate_accounting", __doc__)
+    script.add_argument("--queries", type=int, default=200_000, help="of the composition")
+    script.add_argument("--orders", type=int, default=40)
+    script.add_argument("--release-queries", type=int, default=34_000)
+    script.add_argument("--teachers", type=int, default=4000)
+    script.add_argument("--classes", type=int, default=10)
+    script.add_argument("--concentration", type=float, default=0.03)
+    script.add_argument("--threshold", type=float, default=2500)
+    script.add_argument("--sigma1", type=float, default=600, help="of the threshold test, in votes")
+    script.add_argument("--sigma2", type=float, default=100, help="of the vote")
+    script.add_argument("--repeats", type=int, default=3)
+    script.add_argument("--seed", type=int, default=0)
+    return script.begin(arguments), script
 
 
 def simulate(args: argparse.Namespace, queries: int,
@@ -123,28 +106,11 @@ def measure(repeats: int, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]
     """Return the last result of `work`, and its wall and processor seconds."""
     wall, processor = [], []
     for _ in range(repeats):
-        start = time.perf_counter(), time.process_time()
+        clock = common.Stopwatch()
         result = work()
-        wall.append(time.perf_counter() - start[0])
-        processor.append(time.process_time() - start[1])
+        wall.append(clock.seconds())
+        processor.append(clock.cpu_seconds())
     return result, {"seconds": common.timing(wall), "processor_seconds": common.timing(processor)}
-
-
-def table(record: dict[str, Any]) -> str:
-    """Return the record as a table for people."""
-    where, results = record["machine"], record["results"]
-    released = results["release"]
-    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}"]
-    lines += [f"composition: {case['queries']} queries x {case['orders']} orders, "
-              f"{case['distinct_q']} different q of answered queries, in "
-              f"{case['seconds']['median']:.2f} s ({case['processor_seconds']['median']:.2f} s of "
-              "processor time)" for case in results["composition"]]
-    lines += [f"order {case['order']}, {released['queries']} queries: smooth sensitivity "
-              f"{case['smooth_sensitivity']:.3g} in {case['seconds']['median']:.1f} s; total "
-              f"{case['total_rdp']:.3g}, bound without noise {case['bound_without_noise']:.3g} "
-              f"plus own cost {case['own_rdp']:.3g}, data-independent "
-              f"{case['data_independent_rdp']:.3g}" for case in released["cases"]]
-    return "\n".join([*lines, f"peak memory {results['peak_resident_bytes'] / 1e9:.2f} GB"])
 
 
 if __name__ == "__main__":

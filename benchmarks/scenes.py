@@ -41,12 +41,7 @@ def names(classes: int) -> list[str]:
 
 
 def scene(label: int, rng: np.random.Generator) -> Image.Image:
-    """Return an image of a class.
-
-    Args:
-      label: The class, from 0 on.
-      rng: The source of the place, size, angle, hues, light and grain.
-    """
+    """Return an image of a class."""
     hue = (label * GOLDEN + rng.normal(0, 0.02)) % 1
     behind = (hue + 0.35 + 0.3 * (label // len(CORNERS) % 2) + rng.normal(0, 0.02)) % 1
     light = rng.uniform(0.6, 1)
@@ -71,10 +66,7 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
     """Write a data set.
 
     Args:
-      folder: The folder of the data set, which must not be there.
-      classes: The number of classes.
       images: The number of training images, dealt to the classes in equal shares.
-      seed: The seed of all images and of their order.
 
     Raises:
       UserError: The folder is there, or there are too few images for all classes to be in both

@@ -41,9 +41,6 @@ def character(digit: np.ndarray, label: int, how: dict[str, float], rng: np.rand
 
     Args:
       digit: float [8, 8], from 0 to 16, of the digit that stands for the label.
-      label: From 0 to 61.
-      how: The writer's style.
-      rng: Of the noise.
     """
     turned = np.rot90(digit, _letter(label) // DIGITS + 1 if label >= DIGITS else 0)
     size = round(how["size"] * (0.75 if label >= DIGITS + LETTERS else 1))
@@ -78,10 +75,7 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
     """Write both files.
 
     Args:
-      folder: Where to.
-      writers: The number of writers.
       images: About how many training images each has; a third as many test images.
-      seed: Decides all of it.
     """
     import h5py
     from sklearn.datasets import load_digits

@@ -68,10 +68,7 @@ def measured(release: lifecycle.Release, x: np.ndarray, y: np.ndarray, seed: int
     """Return AUROCs on real rows, and how far means of features and the share of a class are off.
 
     Args:
-      release: The release.
       x: Encoded rows [n, F].
-      y: Their classes.
-      seed: Of the draw.
     """
     made, labels = release.encoded(10_000, seed=seed)
     scores = {"mean_of_features_off": float(np.abs(made.mean(0) - x.mean(0)).mean()),

@@ -117,13 +117,7 @@ def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
 
 def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_ONE
              ) -> list[dict[str, Any]]:
-    """Return the rows of these data sets that have a file, by method, data set and epsilon.
-
-    Args:
-      data: Names of data sets.
-      full: Whether those of the full evaluation, or those of the fast one.
-      relation: Of neighbours.
-    """
+    """Return the rows of these data sets that have a file, by method, data set and epsilon."""
     rows = []
     for path in rows_folder().glob("*.json"):
         row = read_json(path)["results"]["row"]
@@ -241,7 +235,6 @@ WITH_RELATIONS = tuple(name for name in METHODS if name in methods.NAMES and any
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/systems"),
                         help="folder of the run folders; runs/systems, and runs/systems-zero-out "
@@ -426,7 +419,6 @@ def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its records."""
     args = arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.repeats != 1 and not args.collect:

@@ -34,7 +34,6 @@ from dpgen_jax.run import lifecycle
 
 
 def arguments() -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--method", default="gpate")
     parser.add_argument("--preset", required=True)

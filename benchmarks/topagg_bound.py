@@ -43,7 +43,6 @@ CURVES = {"independent": "data-independent (Theorem 3)",
 
 
 def arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.topagg_bound", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="mnist-eps1", help="one that releases signs")
@@ -140,7 +139,6 @@ def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Pat
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record and picture."""
     args, more = arguments(argv)
     if mechanism_of(args.preset) is None:
         raise UserError(f"--preset {args.preset} releases no signs of noisy sums; use a published "

@@ -28,7 +28,6 @@ def split(dataset: Dataset, share: float) -> Dataset:
 
     Args:
         dataset: The data set, whose test part is left out.
-        share: Of the training records.
     """
     return parts.hold_out(dataclasses.replace(dataset, x_test=None, y_test=None), share)
 

@@ -27,7 +27,6 @@ from dpgen_jax.run import capacity
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,7 +92,6 @@ def write_page() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run the command."""
     args = parse(argv)
     if args.page:
         return write_page()

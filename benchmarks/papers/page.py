@@ -10,8 +10,18 @@ from typing import Any
 
 from benchmarks import norms, steps
 from benchmarks.papers.registry import ROWS, TITLES
-from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training, Work
-from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
+from benchmarks.papers.rows import (
+    CNN,
+    FID,
+    MLP,
+    SCORE,
+    VARIANTS,
+    Command,
+    Nothing,
+    Row,
+    Training,
+    Work,
+)
 from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods, presets, train
@@ -104,7 +114,6 @@ def memory_text(row: Row, memory: float = math.inf) -> str:
     """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller.
 
     Args:
-      row: The row.
       memory: The bytes of memory that there are; nothing is marked if left out.
     """
     needed = state_bytes(row)
@@ -131,16 +140,7 @@ DATALENS_IS = "re-run by DataLens's authors, Wang et al. 2021, Table 12"
 
 @dataclasses.dataclass(frozen=True)
 class Quote:
-    """A figure that somebody else reports.
-
-    Attributes:
-      system: The method.
-      data: A name of `rows.SOURCES`.
-      epsilon: Its epsilon, as claimed there.
-      metric: The metric.
-      value: As printed.
-      source: Who reports it.
-    """
+    """A figure that somebody else reports."""
 
     system: str
     data: str
@@ -450,7 +450,7 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
 
 
 def swept(record: dict[str, Any]) -> dict[str, str]:
-    """Return the values of a sweep's cells, under the names of `trainings.sweep_printed`."""
+    """Return the values of a sweep's cells, under the names of `registry.sweep_printed`."""
     cells = {}
     for entry in record["rows"]:
         if "error" in entry:

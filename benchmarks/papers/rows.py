@@ -19,6 +19,9 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import locate
 from dpgen_jax.run.calibrate_config import complete, with_records
 
+CNN, MLP = "gen2real.cnn.accuracy", "gen2real.mlp.accuracy"
+SCORE, FID = "fidelity.inception_score", "fidelity.fid"
+
 # The data sets that rows need: how they are loaded, and which file lies where.
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +29,10 @@ class Source:
     """A data set of a paper.
 
     Attributes:
-      title: Its name for readers.
       spec: The text that `data.load` and `--dataset` take. How photographs are read, and in what
         size, is the preset's.
       files: What must exist, under the current folder or DPGEN_DATA: a file, plain or .gz, or a
         folder; with " or " between places of which one will do.
-      origin: Where they come from.
     """
 
     title: str
@@ -117,13 +118,8 @@ class Training:
     """A preset that is trained and evaluated by this runner.
 
     Attributes:
-      method: The method.
-      preset: The name of the preset.
-      data: A name of `SOURCES`.
       protocol: Which classifiers the paper trains: "cnn", "both" (CNN and MLP) or "all".
-      fields: Fields of the configuration that the row changes.
       epsilon: The budget; None for the preset's.
-      variant: A name of `VARIANTS`, or empty.
     """
 
     method: str
@@ -227,10 +223,6 @@ class Command:
     """A command of another benchmark, which goes on where it stopped by itself.
 
     Attributes:
-      module: The module in `benchmarks`.
-      argv: Its arguments.
-      file: The name of the results that it writes, without .json.
-      data: A name of `SOURCES`.
       pick: Which entry of the results is this row's: the name of a list, and fields of the entry;
         or the name of an object, and the entry's own.
     """
@@ -258,11 +250,7 @@ class Command:
 
 @dataclasses.dataclass(frozen=True)
 class Nothing:
-    """A row that cannot be run, such as a drawing, or a figure that this library only quotes.
-
-    Attributes:
-      why: Why.
-    """
+    """A row that cannot be run, such as a drawing, or a figure that this library only quotes."""
 
     why: str
     data: str = "none"
@@ -288,12 +276,9 @@ class Row:
     """One row.
 
     Attributes:
-      name: PAPER:PLACE:CASE, such as datalens:table1:mnist-eps1.
-      work: How it is run.
       paper: What the paper reports, by metric, as printed; the metrics are those that
         `page.measured` knows.
       hours: An estimate of the time on two cores, where nothing is measured.
-      note: What a reader should know of it.
       also: Metrics that are shown although the paper reports none.
     """
 

@@ -34,12 +34,7 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
     """Run a row, or go on with it where it stopped.
 
     Args:
-      row: The row.
-      out: The folder of run folders.
-      weights: A file of Inception-v3 weights, for FID.
       state: Where the state of teachers and critics lies, as `train --state` takes it.
-      as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
-        training does not go on.
 
     Raises:
       UserError: There is nothing to run, its data are absent, or what it runs fails.

@@ -46,7 +46,6 @@ NOT_FIELDS = {"out": "the script names the run folders; --out names the folder o
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("name", nargs="?", help="a method, or a published sweep; lists them if "
                         "left out")
@@ -139,10 +138,6 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
     """Train and evaluate one run.
 
     Args:
-      args: The command line.
-      one: The cell.
-      names: The metrics.
-      number: The number of the run.
       first: Whether real records are measured too, for comparison; they are the same in all runs.
     """
     run = args.out / one.folder / str(number)
@@ -199,7 +194,6 @@ def plan(each: list[Job]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record."""
     args = arguments(argv)
     if args.name is None:
         print("\n".join(f"{name:34} {sweep.source}" for name, sweep in SWEEPS.items()))

@@ -57,10 +57,6 @@ def draw(results: dict[str, Any], path: Path) -> None:
     The first field whose values are numbers is the horizontal axis, with a curve for each
     combination of the others; without one there is a point for each cell. A value that the paper
     prints for a cell has a hollow marker of the same colour.
-
-    Args:
-      results: The results of the record of a sweep.
-      path: The PNG file to write.
     """
     rows, metrics = results["rows"], results["metrics"]
     figure = Figure(figsize=(1.5 + 5 * len(metrics), 4.4), dpi=120, layout="constrained")

@@ -32,7 +32,6 @@ from dpgen_jax.core.errors import UserError
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tables", nargs="+", default=data.COMPARED, choices=data.SOURCES)
     parser.add_argument("--methods", nargs="+", default=["real", *methods.OURS, *PEERS],

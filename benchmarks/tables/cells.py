@@ -65,9 +65,6 @@ def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, fl
 
     Args:
       rows: The rows, encoded; classifiers learn from what `learned` chooses.
-      test: Held-out real rows.
-      spec: The schema.
-      seed: Of the classifiers, and of that choice.
 
     Returns:
       The AUROC of each classifier on the test rows (of more than two classes the mean over them);
@@ -94,8 +91,6 @@ class Cell:
     """A cell.
 
     Attributes:
-      table: A name of `data.SOURCES`.
-      method: The method.
       epsilon: Its budget; 0 for real rows, which have none.
       part: "test", or "validation" as in `data.load`.
     """
@@ -117,7 +112,6 @@ class Places:
     """Folders.
 
     Attributes:
-      results: Of the results files.
       work: Of tables, run folders and synthetic rows; what is in it can be made again.
       limit: The CPU seconds that one run may take.
     """
@@ -137,9 +131,7 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
     """Run a cell once.
 
     Args:
-      cell: The cell.
       index: The number of the run; the seed of the classifiers, and of sampling.
-      places: The folders.
 
     Returns:
       The scores, what it took and what was promised; or `error`, one line.
@@ -251,9 +243,6 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
     """Write the results file of a cell.
 
     Args:
-      cell: The cell.
-      runs: What `run` returned, so far.
-      places: The folders.
       where: The machine, as it was before the first run.
     """
     scores = [made["scores"] for made in runs if "scores" in made]

@@ -28,9 +28,6 @@ class Spent:
     """The time and memory that a process took.
 
     Attributes:
-      wall_seconds: From its start to its end, imports and compilation included.
-      cpu_seconds: Of all its threads and children: what is compared, as it hardly depends on what
-        else the machine does.
       peak_bytes: The most memory that it held.
     """
 
@@ -79,17 +76,7 @@ def last_line(log: Path, code: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """A package that is installed into an environment of its own.
-
-    Attributes:
-      requirements: What pip installs.
-      program: The file in `benchmarks/tables/peers` that runs it, without its ending.
-      options: What the program is told beside the table and the budget.
-      relation: The neighbouring relation that its epsilon is for.
-      reads: What it reads of the rows and does not pay for, beside the schema it is given.
-      note: What a reader should know of it.
-      pip: pip's further arguments.
-    """
+    """A package that is installed into an environment of its own."""
 
     requirements: tuple[str, ...]
     program: str

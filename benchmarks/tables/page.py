@@ -74,13 +74,7 @@ def with_range(score: Results, digits: int) -> str:
 
 
 def table(name: str, epsilon: float, up: str) -> str:
-    """Return one table of the benchmark.
-
-    Args:
-      name: The table.
-      epsilon: The budget.
-      up: What leads from the page to the root.
-    """
+    """Return one table of the benchmark."""
     def row(cell: Results) -> list[object]:
         seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
@@ -231,11 +225,7 @@ def models() -> str:
 
 
 def settings(kind: str) -> str:
-    """Return what settings of `marginals` came to on validation parts, a row for each table.
-
-    Args:
-      kind: How the names of the settings begin that stand beside the settings as they are.
-    """
+    """Return what settings of `marginals` came to on validation parts, a row for each table."""
     record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
     tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
     names = ["as it is", *(name for name in table_settings.SETTINGS if name.startswith(kind))]
@@ -251,11 +241,7 @@ def settings(kind: str) -> str:
 
 
 def scale(up: str) -> str:
-    """Return the time and memory that a million rows take, or nothing if that is not measured.
-
-    Args:
-      up: What leads from the page to the root.
-    """
+    """Return the time and memory that a million rows take, or nothing if that is not measured."""
     found = _found(FOLDER, "scale-*.json")
 
     def row(cell: Results) -> list[object]:

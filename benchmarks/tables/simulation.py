@@ -25,14 +25,7 @@ BLOCK = 4096
 
 
 class Simulation:
-    """The steps of one run, on exact counts and NumPy's noise.
-
-    Args:
-      dataset: Training rows and a held-out part.
-      seed: Of the noise, and of all draws.
-      epsilon: The budget of all steps.
-      changed: Fields that are not those of the preset `table`.
-    """
+    """The steps of one run, on exact counts and NumPy's noise."""
 
     def __init__(self, dataset: Any, seed: int, epsilon: float = EPSILON, **changed: Any) -> None:
         config = calibrate_config.with_records(
