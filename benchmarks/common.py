@@ -45,20 +45,21 @@ class Script(argparse.ArgumentParser):
     Args:
       name: The benchmark's module in this folder.
       doc: Its docstring, which is the help.
-      record: The flag that names the results file; it becomes `args.record`.
+      record: The flag that names the results file, if one does; it becomes `args.record`.
     """
 
-    def __init__(self, name: str, doc: str | None, record: str = "--out"):
+    def __init__(self, name: str, doc: str | None, record: str | None = "--out"):
         super().__init__(prog=f"python -m benchmarks.{name}", description=doc, allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         self.name, self.words = name, list[str]()
-        self.add_argument(record, dest="record", type=Path, help="the results file")
+        if record:
+            self.add_argument(record, dest="record", type=Path, help="the results file")
 
     def begin(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Parse the command line, and describe the machine before anything is measured."""
         argv = sys.argv[1:] if argv is None else list(map(str, argv))
         args = self.parse_args(argv)
-        self.record, self.words, self.where = args.record, shown(argv), machine()
+        self.record, self.words, self.where = getattr(args, "record", None), shown(argv), machine()
         return args
 
     def path(self, stem: str | None = None) -> Path:

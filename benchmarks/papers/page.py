@@ -330,15 +330,10 @@ def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
 def _of_norms(argv: tuple[str, ...], record: Mapping[str, Any]) -> Iterator[Pair]:
     """Yield those of the systems of a study of norms."""
     args = norms.arguments(list(argv))
-    wanted = {"steps": args.steps, "critics": args.critics, "warm_steps": args.warm_steps}
     for title, variant in record["variants"].items():
-        if "config" not in variant["settings"]:
-            continue
-        system, fields = norms.SYSTEMS[title.rpartition(", ")[0]]
-        config = presets.get(system, getattr(args, system))[1].config
-        yield variant["settings"]["config"], dataclasses.replace(config, **fields, **{
-            key: value for key, value in wanted.items()
-            if value is not None and hasattr(config, key)})
+        if "config" in variant["settings"]:
+            yield variant["settings"]["config"], norms.configured(
+                args, title.rpartition(", ")[0])[2]
 
 
 def configurations(row: Row) -> Iterator[Pair]:
