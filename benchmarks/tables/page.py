@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, table_settings
+from benchmarks import common
 from benchmarks.common import markdown
 from benchmarks.tables.cells import CLASSIFIERS
 from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
@@ -21,6 +21,10 @@ SHOWN = dict(zip((*CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=Tr
 LATER = {"f1": "F1", "queries": "queries"}
 DISTANCES = ("pairs", "queries")
 """Scores of which less is better."""
+SETTINGS = ("weight_label 0", "weight_label 0.3", "weight_label 3", "rare_share 0.1",
+            "rare_share 0", *(f"rare_share 0, {text}" for text in (
+                "no shapes of classes", "EVEN 0", "EVEN 0.3", "PRICE 0", "PRICE 16")))
+"""Settings that were compared with those that `marginals` has."""
 Results = dict[str, Any]
 SIGNALLED = "ended with exit code -24"
 """A run that its limit stopped, as records of an earlier version say (SIGXCPU of Linux)."""
@@ -228,7 +232,7 @@ def settings(kind: str) -> str:
     """Return what settings of `marginals` came to on validation parts, a row for each table."""
     record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
     tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
-    names = ["as it is", *(name for name in table_settings.SETTINGS if name.startswith(kind))]
+    names = ["as it is", *(name for name in SETTINGS if name.startswith(kind))]
 
     def cell(runs: list[dict[str, float]]) -> str:
         aurocs = [statistics.fmean(run[key] for key in CLASSIFIERS) for run in runs]
