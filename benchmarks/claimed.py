@@ -258,12 +258,11 @@ def reached() -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    where = common.machine()
-    print(common.write(common.record("claimed", [], [], {
-        "delta": DELTA, "settings": settings(), "baselines": baselines(),
-        "conversions": conversions(), "reached": reached(),
-        **rows()}, where)))
+def main(argv: list[str] | None = None) -> None:
+    script = common.Script("claimed", __doc__)
+    script.begin(argv)
+    print(script.save({"delta": DELTA, "settings": settings(), "baselines": baselines(),
+                       "conversions": conversions(), "reached": reached(), **rows()}))
 
 
 if __name__ == "__main__":

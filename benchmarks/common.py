@@ -28,6 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +37,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 DATA_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion": "Fashion-MNIST",
               "mnist-50000": "MNIST, 50,000 records"}
 PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
-PLACES = ("--out", "--record", "--json", "--work", "--folder", "--inception-weights", "--state")
+PLACES = ("--out", "--record", "--json", "--work", "--folder", "--run", "--state", "--inception",
+          "--inception-weights")
 """Flags of files and folders of this machine, which no record of a command has."""
 
 
@@ -57,10 +60,18 @@ class Script(argparse.ArgumentParser):
 
     def begin(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Parse the command line, and describe the machine before anything is measured."""
-        argv = sys.argv[1:] if argv is None else list(map(str, argv))
-        args = self.parse_args(argv)
-        self.record, self.words, self.where = getattr(args, "record", None), shown(argv), machine()
+        args, more = self.begin_with_more(argv)
+        if more:
+            self.error(f"unrecognized arguments: {' '.join(more)}")
         return args
+
+    def begin_with_more(self, argv: Sequence[str] | None = None
+                        ) -> tuple[argparse.Namespace, list[str]]:
+        """Do the same, and return flags that are not the benchmark's own as well."""
+        argv = sys.argv[1:] if argv is None else list(map(str, argv))
+        args, more = self.parse_known_args(argv)
+        self.record, self.words, self.where = getattr(args, "record", None), shown(argv), machine()
+        return args, more
 
     def path(self, stem: str | None = None) -> Path:
         """Return the results file: the one that the command names, or STEM.json."""
@@ -151,6 +162,11 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(rec, indent=1, allow_nan=False) + "\n")
     return part.replace(path)
+
+
+def read_yaml(beside: str, name: str) -> Any:
+    """Read a YAML file beside a module; all values are text, so that figures stay as printed."""
+    return yaml.load(Path(beside).with_name(name).read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 @functools.cache
@@ -326,13 +342,13 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
 
 def resident_bytes() -> int:
     """Return the resident memory of this process; 0 where the system does not report it."""
-    return _kilobytes("/proc/self/status", "VmRSS")
+    return kilobytes("/proc/self/status", "VmRSS")
 
 
 def peak_bytes() -> int:
     """Return the largest resident memory of this process so far; 0 where the system has no word."""
     # ru_maxrss may include memory of the parent when it started this process: a second choice.
-    if known := _kilobytes("/proc/self/status", "VmHWM"):
+    if known := kilobytes("/proc/self/status", "VmHWM"):
         return known
     if os.name != "posix":
         return 0
@@ -357,10 +373,10 @@ def _cpu_model() -> str:
 
 
 def _meminfo(field: str) -> int | None:
-    return _kilobytes("/proc/meminfo", field) or None
+    return kilobytes("/proc/meminfo", field) or None
 
 
-def _kilobytes(path: str, field: str) -> int:
+def kilobytes(path: str, field: str) -> int:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:

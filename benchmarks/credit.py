@@ -15,12 +15,9 @@ is written after every run; a row whose case was changed begins anew.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import math
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -40,28 +37,24 @@ from dpgen_jax.evaluation.prediction import CLASSIFIERS, score
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import lifecycle
+from dpgen_jax.run.calibrate_config import complete
 
 DATA = "csv:creditcard_20pct/train.csv.gz"
 FOLDS = 5
 SAMPLES = 10_000
-OUT = common.RESULTS / "credit.json"
 Rows = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row: a preset and what is changed in it.
-
-    Attributes:
-        epsilon: The budget; None for the preset's.
-        class_epsilon: The part of it for the class counts; None for the preset's.
-    """
+    """A row: the question that it answers, a preset, and what is changed in it."""
 
     about: str
     method: str
     preset: str
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     epsilon: float | None = None
+    """The budget, and the part of it for the class counts; None for the preset's."""
     class_epsilon: float | None = None
     runs: int = 3
     classifiers: tuple[str, ...] = ("lr", "mlp")
@@ -101,24 +94,16 @@ def release_of(case: Case, dataset: data.Dataset) -> tuple[Release, float]:
     name, preset = presets.get(case.method, case.preset)
     fields = dict(case.fields)
     if fields == NOISELESS and preset.config.steps is None:  # the steps that the budget allows
-        fields["steps"] = planned_steps(case, preset)
+        budget = Budget(preset.epsilon, preset.delta, preset.class_epsilon)
+        fields["steps"] = int(complete(case.method, preset.config, preset.spec, budget).steps)
     epsilon = preset.epsilon if case.epsilon is None else case.epsilon
     part = preset.class_epsilon if case.class_epsilon is None else case.class_epsilon
-    started = time.perf_counter()
+    clock = common.Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         release = lifecycle.run(lifecycle.Request(
             case.method, name, dataclasses.replace(preset.config, **fields),
             Budget(epsilon, 1e-5, part), Runtime(), Path(folder) / "run"), dataset)
-    return release, time.perf_counter() - started
-
-
-def planned_steps(case: Case, preset: presets.Preset) -> int:
-    """Return the steps that a preset takes at its own epsilon."""
-    from dpgen_jax.run import calibrate_config
-
-    budget = Budget(preset.epsilon, preset.delta, preset.class_epsilon)
-    complete = calibrate_config.complete(case.method, preset.config, preset.spec, budget)
-    return int(complete.steps)
+    return release, clock.seconds()
 
 
 def judged(release: Release, fit: Rows, test: Rows, names: tuple[str, ...]) -> dict[str, Any]:
@@ -238,33 +223,23 @@ FLOORS = {"random": random_directions, "untrained": untrained, "real": lambda d:
           "real-10-frauds": lambda d: real(d, 10), "noisy-means": noisy_means}
 
 
-def write(known: dict[str, Any], where: dict[str, Any]) -> None:
-    """Write the record, its rows in the order of this file."""
-    results = {name: known[name] for name in (*FLOORS, *CASES) if name in known}
-    common.write(common.record("credit", [], [], results, where), OUT)
-
-
 def main(argv: list[str]) -> None:
     """Run what is missing of all rows, or of those that are named, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("rows", nargs="*", choices=[*FLOORS, *CASES, []])
-    args = parser.parse_args(argv)
+    script = common.Script("credit", __doc__)
+    script.add_argument("rows", nargs="*", choices=[*FLOORS, *CASES, []])
+    args = script.begin(argv)
     cli.use_all_cores()
-    dataset, where = data.load(DATA, schema="creditcard"), common.machine()
-    known = json.loads(OUT.read_text())["results"] if OUT.exists() else {}
+    dataset, known = data.load(DATA, schema="creditcard"), script.earlier()
     for name in args.rows or [*FLOORS, *CASES]:
         print(name, flush=True)
-        if name in FLOORS and name not in known:
-            known[name] = FLOORS[name](dataset)
-            write(known, where)
-        elif name in CASES:
-            case, earlier = CASES[name], known.get(name, {})
-            same = question(earlier.get("case", {})) == question(to_json(case))
-            runs = earlier["runs"] if same else []
-            while len(runs) < case.runs:
+        case, earlier = CASES.get(name), known.get(name, {})
+        same = case and question(earlier.get("case", {})) == question(to_json(case))
+        runs = earlier["runs"] if same else []
+        while len(runs) < case.runs if case else name not in known:
+            if case:
                 runs.append(run_of(case, dataset, len(runs)))
-                known[name] = row(case, runs)
-                write(known, where)
+            known[name] = row(case, runs) if case else FLOORS[name](dataset)
+            script.save({name: known[name] for name in (*FLOORS, *CASES) if name in known})
 
 
 if __name__ == "__main__":

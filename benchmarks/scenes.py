@@ -10,7 +10,6 @@ anybody can make the same ones.
 
 from __future__ import annotations
 
-import argparse
 import colorsys
 import math
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from benchmarks import common
 from dpgen_jax.core import cli
 from dpgen_jax.core.errors import UserError
 
@@ -92,13 +92,12 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write a data set."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    script = common.Script("scenes", __doc__, record=None)
+    script.add_argument("folder", type=Path)
+    script.add_argument("--classes", type=int, default=10)
+    script.add_argument("--images", type=int, default=5000)
+    script.add_argument("--seed", type=int, default=0)
+    args = script.begin(argv)
     print(write(args.folder, args.classes, args.images, args.seed))
 
 

@@ -13,12 +13,12 @@ character once more. Training and test parts are made of different digits.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from benchmarks import common
 from dpgen_jax.core import cli
 
 SIDE, DIGITS, LETTERS = 28, 10, 26
@@ -100,13 +100,12 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the files and print the path of the training file."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--writers", type=int, default=60)
-    parser.add_argument("--images", type=int, default=24, help="training images of a writer")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    script = common.Script("small_femnist", __doc__, record=None)
+    script.add_argument("folder", type=Path)
+    script.add_argument("--writers", type=int, default=60)
+    script.add_argument("--images", type=int, default=24, help="training images of a writer")
+    script.add_argument("--seed", type=int, default=0)
+    args = script.begin(argv)
     print(write(args.folder, args.writers, args.images, args.seed))
 
 

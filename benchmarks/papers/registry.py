@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from benchmarks import common
 from benchmarks.papers.rows import Command, Nothing, Row, Training, Work
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax.core.errors import nearest
@@ -75,9 +73,8 @@ def _row(name: str, entry: dict[str, Any]) -> Row:
                tuple(entry.get("also", ())))
 
 
-# All of it is text, so that figures stay as they are printed.
-ROWS = {name: _row(name, entry) for name, entry in yaml.load(
-    Path(__file__).with_name("rows.yaml").read_text(encoding="utf-8"), yaml.BaseLoader).items()}
+ROWS = {name: _row(name, entry)
+        for name, entry in common.read_yaml(__file__, "rows.yaml").items()}
 
 
 def find(name: str) -> Row:

@@ -17,11 +17,9 @@ those of the setting that it prints, the noise follows from the budget.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from benchmarks import common
 from benchmarks.sweep.cells import VARIANT, Cell, Sweep
 
 
@@ -35,6 +33,4 @@ def _cell(entry: dict[str, Any]) -> Cell:
 
 SWEEPS = {name: Sweep(entry["method"], entry["source"], entry["settings"],
                       tuple(map(_cell, entry["cells"])), tuple(entry["metrics"]))
-          for name, entry in yaml.load(
-              Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"),
-              yaml.BaseLoader).items()}
+          for name, entry in common.read_yaml(__file__, "published.yaml").items()}

@@ -131,16 +131,22 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
     """Run a cell once.
 
     Args:
+      cell: The cell.
       index: The number of the run; the seed of the classifiers, and of sampling.
+      places: The folders.
 
     Returns:
       The scores, what it took and what was promised; or `error`, one line.
     """
     dataset = data.load(cell.table, cell.part)
+
+    def scores(rows: Rows) -> dict[str, float]:
+        return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
+
     if cell.method.name == "real":
         order = np.random.default_rng(index).permutation(len(dataset.y_train))
         rows = order[:wanted(dataset)]
-        return {"scores": _scores((dataset.x_train[rows], dataset.y_train[rows]), dataset, index)}
+        return {"scores": scores((dataset.x_train[rows], dataset.y_train[rows]))}
     folder = places.work / cell.part / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     data.write(dataset, folder)
@@ -148,14 +154,9 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
         made = _peer if cell.method.peer else _ours
         spent, facts = made(cell, dataset, folder, index, places)
         rows = data.read(folder / "synthetic.csv", dataset.spec)
-        return {"scores": _scores(rows, dataset, index), **facts, **dataclasses.asdict(spent)}
+        return {"scores": scores(rows), **facts, **dataclasses.asdict(spent)}
     except (Failed, UserError) as error:
         return {"error": str(error).replace(str(folder), "RUN")}
-
-
-def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
-    assert dataset.x_test is not None and dataset.y_test is not None
-    return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
 
 
 def wanted(dataset: Dataset) -> int:
