@@ -235,40 +235,6 @@ def recorded(pattern: str) -> list[dict[str, Any]]:
             for row in common.results(path.stem)["rows"] if "error" not in row]
 
 
-def table() -> str:
-    """Return the rows of all records as a table in Markdown."""
-    return common.markdown(
-        ("system, data", "devices", "units timed", "at once", "step, s", "of float32 products",
-         "of copies"),
-        ((row["row"].replace("-", ", "), f"{row['devices']} x {row['device']}",
-          f"{row['units_queried_a_step']:,}",
-          row["chunk"], f"{row['seconds_per_step']['median']:.3g}",
-          f"{row['of_float32_products']:.0%}",
-          f"{row['of_copies']:.1%}") for row in recorded("accelerator*.json")))
-
-
-def kinds_table() -> str:
-    """Return the milliseconds of a unit by kind of instruction, from results/accelerator.json."""
-    return common.markdown(
-        ("system, data", "products", "their GFLOP/s", "of float32 products", "passes over values",
-         "copies and gathers", "the stack, read and written"),
-        ((row["row"].replace("-", ", "), *_of_products(row),
-          *(f"{1000 * row['seconds_by_kind'][kind] / row['units_queried_a_step']:.2f}"
-            for kind in ("passes", "layout", "stack")))
-         for row in recorded("accelerator.json") if "seconds_by_kind" in row))
-
-
-def _of_products(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Return the milliseconds of a unit's products, their rate, and its share of the roofline.
-
-    Where one unit is queried the public half is among them, whose operations are not counted.
-    """
-    seconds, units = row["seconds_by_kind"]["products"], row["units_queried_a_step"]
-    rate = row["flops_per_step"] / seconds
-    return (f"{1000 * seconds / units:.2f}", *(("", "") if units == 1 else (
-        f"{rate / 1e9:.0f}", f"{rate / row['rooflines']['float32_flops_per_second']:.0%}")))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the rows that are missing; return 1 where one could not be measured."""
     script = common.Script("accelerator", __doc__)

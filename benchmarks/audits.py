@@ -72,7 +72,6 @@ def table(rows: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def best_shares(rows: dict[str, Any], names: Iterable[str]) -> dict[str, list[float]]:
-    """Return the shares of each row's claims in mu or epsilon that were certified."""
     shares = {name: [finding["certified"] / finding["claimed"]
                      for finding in rows.get(name, {}).get("findings", ())
                      if finding["measure"].startswith(("mu", "epsilon")) and finding["claimed"]]
@@ -106,17 +105,11 @@ def picture(rows: dict[str, Any]) -> Path:
     return path
 
 
-def samples_table(rows: dict[str, Any]) -> str:
-    """Return what samples alone certify in markdown, by the attack that certifies most."""
-    lines = ["| training | attack on samples | guesses | measure | claimed | certified |",
-             "| --- | --- | --- | --- | --- | --- |"]
-    for name, row in rows.items():
-        best = max((finding for finding in row["findings"] if "samples alone" in finding["check"]
-                    and "the best of" not in finding["check"]),
-                   key=lambda finding: finding["certified"])
-        lines.append(f"| {name} | {best['check'].rpartition(', ')[2]} | {best['detail']} | "
-                     f"{best['measure']} | {best['claimed']:.3g} | {best['certified']:.3g} |")
-    return "\n".join(lines)
+def best_of_samples(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what samples alone certify of a training, by the attack that certifies most."""
+    return max((finding for finding in row["findings"] if "samples alone" in finding["check"]
+                and "the best of" not in finding["check"]),
+               key=lambda finding: finding["certified"])
 
 
 def faults_table(row: dict[str, Any]) -> str:
@@ -133,7 +126,6 @@ def faults_table(row: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the audits that were asked for."""
     script = common.Script("audits", __doc__)
     script.add_argument("--only", nargs="*", choices=[*MECHANISMS, *TRAININGS], metavar="NAME",
                         help="names of rows; all if left out")

@@ -82,8 +82,13 @@ class Script(argparse.ArgumentParser):
         path = self.path(stem)
         return json.loads(path.read_text())["results"] if path.is_file() else {}
 
+    def of_this_commit(self) -> dict[str, Any]:
+        """Return the results that the file has, if this commit wrote it; else nothing."""
+        path = self.path()
+        same = path.is_file() and json.loads(path.read_text()).get("git") == git()
+        return self.earlier() if same else {}
+
     def save(self, results: Any, seeds: Sequence[int] = (), stem: str | None = None) -> Path:
-        """Write the record."""
         return write(record(self.name, self.words, seeds, results, self.where), self.path(stem))
 
 

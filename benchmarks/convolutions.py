@@ -82,7 +82,6 @@ def step(apply: Callable[[Any, Any], Any], per_unit: bool, x: Any, kernel: Any) 
 
 
 def arrays(case: Case, units: int) -> tuple[Any, Any]:
-    """Random input and kernel, with a leading unit axis where each unit has a kernel."""
     lead = (units,) if case.per_unit else ()
     k_x, k_kernel = jax.random.split(jax.random.key(0))
     return (jax.random.normal(k_x, lead + case.x),

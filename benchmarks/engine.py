@@ -48,7 +48,6 @@ class Problem:
 
     @property
     def key(self) -> jax.Array:
-        """The key of the seed."""
         return jax.random.key(self.seed)
 
     def library(self, layout: Layout) -> Library:
@@ -57,7 +56,6 @@ class Problem:
 
 
 def random_records(spec: ImageSpec, units: int, each: int, seed: int) -> Records:
-    """Return random records of some units."""
     rng, shape = np.random.default_rng(seed), (units, each)
     return Records(rng.integers(0, 256, (*shape, *spec.shape), np.uint8),
                    rng.integers(0, spec.classes, shape, np.int32))
@@ -152,7 +150,6 @@ class Library:
 
     @property
     def public(self) -> Any:
-        """The public state."""
         return self.state.public
 
     def run(self, n: int) -> Any:
@@ -165,7 +162,6 @@ class Library:
         return public, units, metrics
 
     def step(self) -> Any:
-        """Run one step."""
         return self.run(1)
 
     def arguments(self, n: int) -> tuple[Any, ...]:
@@ -243,7 +239,6 @@ def aggregation_alone(p: Problem, layout: Layout) -> Library:
 
 
 def generator_alone(p: Problem, layout: Layout, public: Any) -> Callable[[], Any]:
-    """Return a call that asks and absorbs a random release, on every device as in the step."""
     def local(key, public, released):
         query = p.method.ask(key, public)
         return query, *p.method.absorb(key, public, query, released)

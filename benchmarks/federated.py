@@ -95,11 +95,7 @@ def named(dataset: data.Dataset, count: int) -> data.Dataset:
 
 def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
                                                                                       Federation]:
-    """Choose the clients of both federations.
-
-    Raises:
-      UserError: Too few clients are chosen, or the bounds are missing.
-    """
+    """Choose the clients of both federations."""
     if options.choice == "halves":
         return _halves(dataset, FAULTY["halves"])
     with_fault, faulty = clients.flipped(dataset, FAULTY[options.choice], seed=0)
@@ -203,7 +199,6 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
 
 def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
-    """Run a request, or go on with it; one that is finished is loaded."""
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
@@ -266,7 +261,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def loaded(args: argparse.Namespace) -> data.Dataset:
-    """Load the data set, with clients and a held-out part."""
     dataset = data.load(args.dataset, classes=args.classes, image_size=args.image_size)
     if dataset.x_test is None:
         raise UserError(f"{dataset.name} has no held-out part, on which samples are measured: put "
@@ -330,7 +324,6 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
 
 def measured(case: Case, args: argparse.Namespace, federation: Federation,
              dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
-    """Train and measure one run, or go on with it; return its row and some samples."""
     request_of_run, part = request(case, args, federation.dataset, root)
     release = trained(request_of_run, part)
     x, y = release.sample(args.samples, seed=0)

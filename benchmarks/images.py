@@ -140,10 +140,6 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
 
     Args:
       request: The run; it goes on where its folder `out` holds one that was begun.
-
-    Raises:
-      UserError: As `lifecycle.run`, which also ends the process after a signal; and where the
-        folder holds a finished run that was asked for otherwise.
     """
     assert request.out is not None
     finished = request.out / "benchmark" / "trained.json"
@@ -221,9 +217,6 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
       What a record has on the first run; `evaluation` and `fidelity` (the Inception Score and its
       kin), with the means over trainings and their deviations where there are several; and then
       `trainings` and the `epsilon` of all together.
-
-    Raises:
-      UserError: As `train`, and for a number of trainings that is none.
     """
     assert request.out is not None
     if repeats < 1:

@@ -120,7 +120,6 @@ def compiled(s: Study) -> Callable[..., tuple[PyTree, PyTree, Array]]:
 
 
 def start(s: Study, key: Array) -> tuple[PyTree, PyTree]:
-    """Return the public state and the state of all units, after their warm start."""
     method, warm = s.method, s.method.pretraining
     x, y = jnp.asarray(s.records.x), jnp.asarray(s.records.y)
 
@@ -304,7 +303,6 @@ def configured(args: argparse.Namespace, name: str) -> tuple[str, presets.Preset
 
 
 def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: bool) -> Study:
-    """Return the study of one system on these records."""
     system, (preset_name, preset, config) = SYSTEMS[name][0], configured(args, name)
     if not isinstance(dataset.spec, ImageSpec) or dataset.spec != preset.spec:
         raise UserError(f"--dataset {args.dataset} has records {dataset.spec}; preset "
@@ -324,7 +322,6 @@ def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: b
 
 
 def main(argv: list[str]) -> None:
-    """Follow the variants that are missing; the record is written after each."""
     args = arguments(argv)
     cli.use_all_cores()
     dataset, variants = data.load(args.dataset), dict[str, Any]()

@@ -250,7 +250,6 @@ def lost_within() -> str:
 
 
 def own_papers_table() -> str:
-    """Returns the systems of the papers beside their papers' rows and ten noisy class means."""
     yardstick = {(row["dataset"], row["epsilon"]): row["accuracy"]["mean"]
                  for row in results("nearest_mean")["rows"]}
     lines = [["ten noisy class means", *(f"{yardstick[cell]:.3f}" for cell in CELLS)]]
@@ -514,7 +513,6 @@ def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
 
 
 def main() -> None:
-    """Writes the pages, or names those that differ."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; compare")
     check = parser.parse_args().check

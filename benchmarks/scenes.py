@@ -67,10 +67,6 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
 
     Args:
       images: The number of training images, dealt to the classes in equal shares.
-
-    Raises:
-      UserError: The folder is there, or there are too few images for all classes to be in both
-        parts.
     """
     if not 1 <= classes <= int(images * TEST_SHARE):
         raise UserError(f"{images} images of {classes} classes, of which one in "

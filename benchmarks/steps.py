@@ -290,7 +290,6 @@ def time_epochs(args: argparse.Namespace, script: common.Script) -> int:
 
 
 def epoch(row: Epoch, measured: dict[str, Any]) -> dict[str, Any]:
-    """Return what was measured with the time of an epoch of all teachers."""
     if "error" in measured:
         return measured
     all_of_them, steps = row.config().teachers, steps_of_an_epoch(row)

@@ -133,7 +133,6 @@ def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
 
 def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_ONE
              ) -> list[dict[str, Any]]:
-    """Return the rows of these data sets that have a file, by method, data set and epsilon."""
     rows = []
     for path in rows_folder().glob("*.json"):
         row = read_json(path)["results"]["row"]
@@ -369,7 +368,6 @@ def answers(args: argparse.Namespace, measured: Mapping[str, Any]) -> bool:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run all rows and write their records; what has no privacy has one row."""
     args = arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.repeats != 1:

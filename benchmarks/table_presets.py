@@ -62,11 +62,7 @@ def loaded(args: argparse.Namespace) -> data.Dataset:
 
 
 def without(source: str | None, column: str) -> Any:
-    """Return the document of a schema with one column as an identifier, which nothing reads.
-
-    Raises:
-      UserError: There is no schema, or no such column in it.
-    """
+    """Return the document of a schema with one column as an identifier, which nothing reads."""
     path = schema.PACKAGED / f"{source}.yaml" if source in schema.NAMES else source
     document = schema.document(str(path)) if path else {"columns": {}}
     if column not in document["columns"]:
@@ -108,7 +104,6 @@ def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run what is missing of the benchmark, and write its record after each run."""
     args = arguments(argv)
     cli.use_all_cores()
     dataset, script = loaded(args), args.script

@@ -139,7 +139,6 @@ def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Pat
 
 
 def main(argv: list[str]) -> None:
-    """Write the record and its picture."""
     args, more = arguments(argv)
     if mechanism_of(args.preset) is None:
         raise UserError(f"--preset {args.preset} releases no signs of noisy sums; use a published "

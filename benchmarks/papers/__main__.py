@@ -71,7 +71,6 @@ def state(row: Row) -> str:
 
 
 def listed(rows: Sequence[Row]) -> str:
-    """Return a line for each row: name, data, memory, hours, whether it is measured, command."""
     memory = capacity.memory()
     lines = [("row", "data", "memory", "hours", "state", "command"), *(
         (row.name, row.source().title, page.memory_text(row, memory), hours(row), state(row),
@@ -83,7 +82,6 @@ def listed(rows: Sequence[Row]) -> str:
 
 
 def write_page() -> None:
-    """Write docs/papers.md."""
     from benchmarks import results_page
 
     path = results_page.ROOT / "docs/papers.md"

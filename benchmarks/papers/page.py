@@ -135,7 +135,6 @@ _Key = tuple[str, str, float, str]
 
 
 def _quotes() -> dict[_Key, list[Quote]]:
-    """Return the quotes of quotes.yaml by system, data, claimed epsilon and metric."""
     found: dict[_Key, list[Quote]] = {}
     for line in common.read_yaml(__file__, "quotes.yaml"):
         for metric, value in line["values"].items():
@@ -256,7 +255,6 @@ def changed(ran: Mapping[str, Any], config: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield those of a sweep's cells."""
     known = {cell.label: cell for cell in SWEEPS[name].cells} if name in SWEEPS else {}
     for entry in record["rows"]:
         if "config" in entry and entry["label"] in known:
@@ -359,7 +357,6 @@ def short(metric: str) -> str:
 
 
 def cell_text(values: dict[str, str]) -> str:
-    """Return metrics and values as one cell of a table."""
     return "; ".join(f"{short(metric)} {value}" for metric, value in values.items())
 
 
@@ -489,7 +486,6 @@ def hours_text(seconds: float) -> str:
 
 
 def noted(row: Row) -> str:
-    """Return the note on a row, which says so where its settings are this library's."""
     chosen = preset_of(row.work)
     source = presets.get(*chosen)[1].source if chosen else ""
     ours = source.startswith("this library") and "this library" not in row.note
@@ -518,7 +514,6 @@ def line(row: Row) -> tuple[str, ...]:
 
 
 def with_variants(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows, each followed by its variants that are measured."""
     for row in rows:
         yield row
         if isinstance(row.work, Training) and row.work.known():
@@ -561,7 +556,6 @@ def paper(name: str) -> str:
 
 
 def heading(place: str) -> str:
-    """Return the words of a place: table1 is Table 1, figureA2 Figure A2."""
     for kind in ("table", "figure", "section", "theorem"):
         if place.startswith(kind):
             return f"{kind.title()} {place.removeprefix(kind)}"

@@ -37,7 +37,6 @@ def sweep_command(name: str, data: str) -> Command:
 
 
 def sweep_printed(name: str) -> dict[str, str]:
-    """Return what a paper prints for a sweep, by cell and metric."""
     return {f"{cell.label}: {metric}": f"{value:g}"
             for cell in SWEEPS[name].cells for metric, value in cell.printed.items()}
 
@@ -78,7 +77,6 @@ ROWS = {name: _row(name, entry)
 
 
 def find(name: str) -> Row:
-    """Return the row of a name, with its variant."""
     base, _, variant = name.partition("+")
     if base not in ROWS:
         raise UserError(f"unknown row {base!r}{nearest(base, list(ROWS))}; list them with "

@@ -105,11 +105,7 @@ class Training:
                 Budget(epsilon, preset.delta, preset.class_epsilon))
 
     def request(self) -> tuple[Any, Budget]:
-        """Return the configuration and the budget of the run.
-
-        Raises:
-          UserError: There is no such preset, or the variant is not for this method.
-        """
+        """Return the configuration and the budget of the run."""
         config, budget = self.base()
         if not self.variant:
             return config, budget
@@ -177,7 +173,6 @@ class Training:
         return common.RESULTS / f"papers-{self.name()}.json"
 
     def command(self, row: str) -> str:
-        """Return the command line that runs it."""
         return f"python -m benchmarks.papers {shlex.quote(row)}"
 
 
@@ -197,17 +192,18 @@ class Command:
     pick: tuple[str, Mapping[str, Any] | str] | None = None
 
     def known(self) -> bool:
-        """Return whether the module exists."""
+        """Return whether the module exists, or what it once wrote."""
+        return self.exists() or self.result().exists()
+
+    def exists(self) -> bool:
         here = Path(__file__).resolve().parents[1]
         return any(path.exists() for path in (here / f"{self.module}.py",
                                               here / self.module / "__main__.py"))
 
     def result(self) -> Path:
-        """Return the file of the results."""
         return common.RESULTS / f"{self.file}.json"
 
     def command(self, row: str) -> str:
-        """Return the command line."""
         return shlex.join(("python", "-m", f"benchmarks.{self.module}", *self.argv))
 
 
@@ -219,7 +215,6 @@ class Nothing:
     data: str = "none"
 
     def known(self) -> bool:
-        """Return True."""
         return True
 
     def result(self) -> None:
@@ -227,7 +222,6 @@ class Nothing:
         return
 
     def command(self, row: str) -> str:
-        """Return the reason why there is no command."""
         return f"({self.why})"
 
 
@@ -280,11 +274,7 @@ class Row:
         return sum(took) if isinstance(took, list) else took
 
     def with_variant(self, variant: str) -> Row:
-        """Return the row of a variant.
-
-        Raises:
-          UserError: There is no such variant, or not of this row.
-        """
+        """Return the row of a variant."""
         if variant not in VARIANTS or not isinstance(self.work, Training):
             raise UserError(f"{self.name} has no variant {variant!r}; those of a row that trains "
                             f"a preset are {', '.join(VARIANTS)}")

@@ -86,7 +86,6 @@ def assignment(text: str) -> tuple[str, list[str]]:
 
 
 def selected(args: argparse.Namespace) -> Sweep:
-    """Return the published sweep, or that of the command line, with all that is set."""
     if args.name in methods.NAMES:
         sweep = Sweep(args.name, "the command line", {}, (Cell({}),))
     elif args.name in SWEEPS:
@@ -107,7 +106,6 @@ def selected(args: argparse.Namespace) -> Sweep:
 
 
 def variant(text: str) -> tuple[str, dict[str, str]]:
-    """Return the name and the settings of NAME: FIELD=VALUE FIELD=VALUE."""
     name, _, fields = text.partition(":")
     settings = {}
     for word in shlex.split(fields):
@@ -188,7 +186,6 @@ def plan(each: list[Job]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run all cells; the record and the figure are written after each: a sweep may take days."""
     args = arguments(argv)
     if args.name is None:
         print("\n".join(f"{name:34} {sweep.source}" for name, sweep in SWEEPS.items()))

@@ -55,9 +55,6 @@ def job(sweep: Sweep, cell: Cell) -> Job:
 
     Returns:
       The job; what only the sweep's method has is left out where the cell is of another.
-
-    Raises:
-      UserError: There is no such method, preset or field, or no such value of it.
     """
     settings = {**sweep.settings, **cell.settings}
     method = settings.pop("method", sweep.method)
@@ -123,9 +120,6 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
 
     Returns:
       The names; without Inception's weights a published sweep is measured without its FID.
-
-    Raises:
-      UserError: There is no such metric, or its weights are missing.
     """
     if method in RELEASED_CLASSIFIERS:
         known: tuple[str, ...] = ("accuracy",)

@@ -46,7 +46,6 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 
 def _panel(axes: Axes, results: dict[str, Any], rows: Rows, metric: str) -> None:
-    """Draw one metric."""
     field = across([row["point"] for row in rows])
     series: dict[str, Rows] = {}
     for row in rows:

@@ -243,7 +243,6 @@ def validation(name: str, index: int) -> Dataset:
 
 
 def write(dataset: Dataset, folder: Path) -> None:
-    """Write the training rows as train.csv, and the schema as schema.yaml (JSON, which is YAML)."""
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
     export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)

@@ -70,7 +70,6 @@ def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] 
 
 
 def last_line(log: Path, code: int) -> str:
-    """Return the last line of a log that says something, or the exit code."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return (lines or [f"ended with exit code {code}"])[-1][:300]
 
@@ -125,9 +124,6 @@ def python(peer: Peer) -> Path:
 
     What could not be installed is not tried again until its requirements change, or its folder is
     removed.
-
-    Raises:
-      Failed: The packages could not be installed; pip.log in the folder says more.
     """
     folder = cache() / peer.environment
     state, venv = folder / "state.json", folder / "venv"

@@ -73,7 +73,6 @@ def with_range(score: Results, digits: int) -> str:
 
 
 def table(name: str, epsilon: float, up: str) -> str:
-    """Return one table of the benchmark."""
     def row(cell: Results) -> list[object]:
         seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
@@ -102,7 +101,6 @@ def about(name: str) -> str:
 
 
 def failures() -> str:
-    """Return what did not run, a line a method and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in cells():
         for run in cell["runs"]:
