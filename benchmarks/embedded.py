@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from benchmarks.common import command
 from dpgen_jax import data, methods
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
@@ -30,7 +29,7 @@ def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any
     budget = [] if method == "dcgan" else [f"--epsilon={epsilon}"]
     clock = common.Stopwatch()
     try:
-        command("dpgen_jax.train", method, "--dataset", dataset, *budget, "--out", run)
+        common.command("dpgen_jax.train", method, "--dataset", dataset, *budget, "--out", run)
     except UserError as error:
         return {"method": method, "error": str(error)}
     seconds = clock.seconds()

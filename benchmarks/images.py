@@ -16,6 +16,7 @@ With `--repeats 3` it holds means over trainings, and how far these differ.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import shutil
@@ -239,7 +240,7 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
         "evaluations": [each["evaluation"] for each in evaluations]}
 
 
-def main(argv: list[str]) -> None:
+def arguments(argv: list[str]) -> argparse.Namespace:
     script = common.Script("images", __doc__, record=None)
     script.add_argument("--method", default="datalens")
     script.add_argument("--preset", required=True)
@@ -258,6 +259,12 @@ def main(argv: list[str]) -> None:
     script.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
                         choices=utility.ALL_CLASSIFIERS)
     args = script.begin(argv)
+    args.script = script
+    return args
+
+
+def main(argv: list[str]) -> None:
+    args = arguments(argv)
     cli.use_all_cores()
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
@@ -270,8 +277,8 @@ def main(argv: list[str]) -> None:
     protocol = Protocol(args.setting, tuple(args.classifiers), args.seeds, args.samples)
     outcome = measured(request, dataset, args.repeats, protocol)
     start = "images" if args.method == "datalens" else args.method
-    print(write("images", script.words, f"{start}-{dataset.name}-{args.preset}", outcome,
-                args.seeds, args.out / "0" if args.repeats > 1 else args.out, script.where))
+    print(write("images", args.script.words, f"{start}-{dataset.name}-{args.preset}", outcome,
+                args.seeds, args.out / "0" if args.repeats > 1 else args.out, args.script.where))
 
 
 if __name__ == "__main__":

@@ -330,9 +330,10 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     try:
         training.finish(run, trained_as(method), *named, *words, f"--epsilon={epsilon}", *fewer)
         measured = evaluated(args, run, words)
+        privacy = read_json(run / "release" / "privacy.json")
+        config = read_json(run / "config.json")
     except UserError as error:
         return result | {"error": str(error)}
-    privacy, config = read_json(run / "release" / "privacy.json"), read_json(run / "config.json")
     if method in WITH_RELATIONS and privacy["relation"] != args.relation:
         return result | {"error": f"{run} is of {privacy['relation']} neighbours; take another "
                                   "--out for each relation"}
