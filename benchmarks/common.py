@@ -1,4 +1,4 @@
-"""Shared parts: what all benchmarks share: the command line, the record of results, timing, and the machine.
+"""The command line, the record of results, timing and the machine, which all benchmarks share.
 
 A benchmark is a `Script`, which parses its flags and describes the machine, and then writes its
 record, {benchmark, command, machine, versions, git, seeds, date, results}, as often as it likes.
