@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.console import tell
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.methods.shared import table_models, table_plan, table_tree
@@ -206,4 +206,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.nets import convolution
 from dpgen_jax.nets.convolution import Convolution
 
@@ -149,4 +149,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    terminal.main(lambda argv: main())

@@ -33,7 +33,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import common
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import composition
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.data.parts import held_out_hashes
 from dpgen_jax.evaluation.prediction import CLASSIFIERS, score
@@ -112,7 +112,7 @@ def release_of(case: Case, dataset: data.Dataset) -> tuple[Release, float]:
     part = preset.class_epsilon if case.class_epsilon is None else case.class_epsilon
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        release = lifecycle.run(lifecycle.Request(
+        release = lifecycle.run(lifecycle.Resolved(
             case.method, name, dataclasses.replace(preset.config, **fields),
             Budget(epsilon, 1e-5, part), Runtime(), Path(folder) / "run"), dataset)
     return release, time.perf_counter() - started
@@ -255,7 +255,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("rows", nargs="*", choices=[*FLOORS, *CASES, []])
     args = parser.parse_args(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     dataset, where = data.load(DATA, schema="creditcard"), common.machine()
     known = json.loads(OUT.read_text())["results"] if OUT.exists() else {}
     for name in args.rows or [*FLOORS, *CASES]:
@@ -274,4 +274,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

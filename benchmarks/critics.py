@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import common
 from benchmarks.steps import Library, PlainLoop, Problem, generator_alone
 from dpgen_jax import presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import ImageSpec, Private, Records
 from dpgen_jax.methods import gswgan
@@ -108,7 +108,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Run the benchmark and write its record."""
     args = arguments()
-    cli.use_all_cores()
+    terminal.use_all_cores()
     where = common.machine()
     flags = [f"--critics {args.critics}", f"--width {args.width}"]
     out = args.out or common.RESULTS / f"critics-{args.width}.json"
@@ -116,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    terminal.main(lambda argv: main())

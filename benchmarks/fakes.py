@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from benchmarks import common
 from dpgen_jax import presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import gswgan
 
@@ -74,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    terminal.main(lambda argv: main())

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import common, systems, training, validation_part
 from dpgen_jax import data
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation import utility
@@ -126,4 +126,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main(argv))
+    terminal.main(lambda argv: main(argv))

@@ -31,14 +31,15 @@ import numpy as np
 from benchmarks import common, training
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant.events import add_up
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, Evaluation, Runtime, State, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.evaluation import assess, utility
 from dpgen_jax.evaluation.scores import over_runs, summary
-from dpgen_jax.run import costs, fitting, lifecycle
+from dpgen_jax.run import costs, lifecycle, resolve
 
 # How releases of images are evaluated in benchmarks: part by part, each kept in a file.
 
@@ -166,7 +167,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def train(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     """Train, or go on with a run that exists, or load one that is finished; return the release.
 
     Checkpoints of a finished run are not kept: one of thousands of teachers takes many gigabytes.
@@ -252,7 +253,7 @@ def folders(root: Path, repeats: int) -> list[Path]:
     return [root] if repeats == 1 else [root / str(i) for i in range(repeats)]
 
 
-def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, protocol: Protocol
+def measured(request: lifecycle.Resolved, dataset: data.Dataset, repeats: int, protocol: Protocol
              ) -> dict[str, Any]:
     """Train once or several times on the same records, and evaluate each release.
 
@@ -292,11 +293,11 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
 def main() -> None:
     """Run the benchmark and write its record."""
     args = arguments()
-    cli.use_all_cores()
+    terminal.use_all_cores()
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
-    dataset, where = fitting.load_preset_data(name, preset, args.dataset), common.machine()
-    request = lifecycle.Request(
+    dataset, where = resolve.load_preset_data(name, preset, args.dataset), common.machine()
+    request = lifecycle.Resolved(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
         Runtime(devices=args.devices, moments=args.moments, state=args.state,
                 checkpoint_minutes=20, keep_checkpoints=1), args.out,
@@ -312,4 +313,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    terminal.main(lambda argv: main())

@@ -28,7 +28,8 @@ from scipy import stats
 
 from benchmarks import common, training, validation_part
 from dpgen_jax import data, presets
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json
@@ -146,4 +147,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -24,7 +24,7 @@ from benchmarks import common, systems, validation_part
 from dpgen_jax import data
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation.scores import summary
 
@@ -103,4 +103,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main(argv))
+    terminal.main(lambda argv: main(argv))

@@ -38,7 +38,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import common
 from dpgen_jax import data, methods, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Runtime, digest, to_json
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Records, UserError
 from dpgen_jax.presets import gswgan
@@ -342,7 +342,7 @@ def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: b
 def main(argv: list[str]) -> None:
     """Run the benchmark and write its record and picture."""
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     where, dataset = common.machine(), data.load(args.dataset)
     known, variants = finished(args.record), {}
     for name in args.systems:
@@ -389,4 +389,4 @@ def write(args: argparse.Namespace, argv: list[str], variants: dict[str, Any],
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -56,7 +56,7 @@ def trained(dataset: data.Dataset, epsilon: float) -> tuple[lifecycle.Release, f
     started = time.process_time()
     name, preset = presets.get("dpmerf", "table")
     with tempfile.TemporaryDirectory() as folder:
-        release = lifecycle.run(lifecycle.Request(
+        release = lifecycle.run(lifecycle.Resolved(
             "dpmerf", name, preset.config,
             Budget(epsilon, 1e-5, preset.class_epsilon), out=Path(folder) / "run"), dataset,
             lambda line: print(line, flush=True))

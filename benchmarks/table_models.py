@@ -26,7 +26,7 @@ import jax
 from benchmarks import common
 from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import Simulation, rows_of
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.console import tell
 from dpgen_jax.methods import marginals
 
@@ -89,4 +89,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks import common
 from dpgen_jax import data, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema
@@ -79,7 +79,7 @@ def train(args: argparse.Namespace, dataset: data.Dataset) -> tuple[lifecycle.Re
     name, preset = presets.get(args.method, args.preset)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        release = lifecycle.run(lifecycle.Request(
+        release = lifecycle.run(lifecycle.Resolved(
             args.method, name, preset.config,
             Budget(preset.epsilon, args.delta or preset.delta, preset.class_epsilon),
             Runtime(), Path(folder) / "run"), dataset, lambda line: print(line, flush=True))
@@ -119,7 +119,7 @@ def earlier(path: Path, rec: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Run what is missing of the benchmark, and write its record after each run."""
     args = arguments()
-    cli.use_all_cores()
+    terminal.use_all_cores()
     dataset = loaded(args)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value]
     method = "" if args.method == "gpate" else f"{args.method}-"
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    terminal.main(lambda argv: main())

@@ -27,7 +27,7 @@ import jax
 from benchmarks import common
 from benchmarks.tables import cells, data
 from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.console import tell
 from dpgen_jax.methods.shared import table_rounds, table_tree
 
@@ -110,4 +110,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

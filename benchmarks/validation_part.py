@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dpgen_jax import data
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.data import parts
 from dpgen_jax.data.base import Dataset
 
@@ -48,4 +48,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main(argv))
+    terminal.main(lambda argv: main(argv))

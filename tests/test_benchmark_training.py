@@ -66,7 +66,7 @@ def test_the_training_of_a_federation_goes_on_after_ctrl_c(tmp_path, monkeypatch
             signal.raise_signal(signal.SIGINT)
         return draw(self, shape)
 
-    request = lifecycle.Request("datalens", None, runs.CONFIG, runs.BUDGET,
+    request = lifecycle.Resolved("datalens", None, runs.CONFIG, runs.BUDGET,
                                 runs.RUNTIME, tmp_path / "run")
     records = from_arrays(*runs.images(), 3)
     monkeypatch.setattr(OsBits, "draw", interrupted)

@@ -10,7 +10,7 @@ from benchmarks import images
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.run.planning import Request
+from dpgen_jax.run.planning import Resolved
 
 pytestmark = pytest.mark.long
 
@@ -34,7 +34,7 @@ def trained(monkeypatch):
 
 
 def measured(repeats):
-    request = Request("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
+    request = Resolved("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
     return images.measured(request, None, repeats, images.Protocol())
 
 
@@ -63,7 +63,7 @@ def test_a_finished_run_is_not_taken_for_one_of_a_changed_preset(tmp_path, monke
     dataset, config = types.SimpleNamespace(name="mnist"), {"steps": 50, "net": {"width": 8}}
 
     def train(changed=None, epsilon=1.0):
-        return images.train(Request("dpmerf", "mnist", config | (changed or {}),
+        return images.train(Resolved("dpmerf", "mnist", config | (changed or {}),
                                     Budget(epsilon, 1e-5), None, tmp_path), dataset)
 
     (tmp_path / "benchmark").mkdir()

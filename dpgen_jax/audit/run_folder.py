@@ -16,6 +16,7 @@ from dpgen_jax.audit.folder import leaks, promise, reading, replay, spending
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import go_on
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.release import contents
@@ -32,7 +33,7 @@ LIMITS = (
 
 
 def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
-              seconds: float = 0.0) -> Report:
+              seconds: float = 0.0, stated: Request | None = None) -> Report:
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
@@ -41,6 +42,7 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
         options: How it is read.
         log: Prints a line of the audit.
         seconds: How long the mechanism of the run is attacked too; 0: not at all.
+        stated: The request of a run of an earlier version, whose folder does not hold it.
 
     Returns:
         The report. A run that promises nothing, is not finished, or was made by another version
@@ -49,7 +51,7 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
     Raises:
         UserError: A folder that is not a run, or data that cannot be read.
     """
-    folder, findings, limits = reading.opened(root), Findings(log), list(LIMITS)
+    folder, findings, limits = reading.opened(root, stated), Findings(log), list(LIMITS)
     broken = reading.attempt(lambda: folder.config)
     findings.found("config.json can be read", not broken,
                    broken or str(folder.config.get("method")))

@@ -115,7 +115,7 @@ class RunFolder:
 
     @property
     def answer(self) -> Path:
-        """The flags that a purchase resulted in; if the file exists, nothing is bought again."""
+        """The result of a purchase; if the file exists, nothing is bought again."""
         return self.root / "purchase.json"
 
     @property
@@ -185,12 +185,13 @@ def existing(root: Path) -> RunFolder:
 
 
 def go_on(root: Path, *words: str) -> str:
-    """Returns how to resume a run: a command, if it was started by one, with `words`."""
+    """Returns how to resume a run: a command, if its data can be read again, with `words`."""
     try:
-        typed = read_json(RunFolder(root).config).get("typed")
+        config = read_json(RunFolder(root).config)
     except UserError:
-        typed = None
-    return program("train", "--resume", root, *words) if typed else (
+        config = {}
+    known = config.get("typed") or (config.get("request") or {}).get("source")
+    return program("train", "--resume", root, *words) if known else (
         "repeat its first call with resume")
 
 

@@ -118,7 +118,7 @@ def test_the_answer_is_the_gradient_of_the_generators_loss(config):
 def fit(out, data, config=CONFIG):
     config = dataclasses.replace(config, sigma=None)
     return lifecycle.run(
-        lifecycle.Request("dcgan", "glyphs", config, OPEN, Runtime(devices=1, chunk=1), out),
+        lifecycle.Resolved("dcgan", "glyphs", config, OPEN, Runtime(devices=1, chunk=1), out),
         data,
         lambda line: None,
     )

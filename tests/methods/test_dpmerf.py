@@ -184,7 +184,7 @@ def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
     made = lifecycle.run(
-        lifecycle.Request(
+        lifecycle.Resolved(
             "dpmerf",
             "mine",
             config,

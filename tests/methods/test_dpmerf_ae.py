@@ -106,7 +106,7 @@ def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
     made = lifecycle.run(
-        lifecycle.Request(
+        lifecycle.Resolved(
             "dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1), tmp_path / "run"
         ),
         Dataset("rows", spec, own.x, own.y),

@@ -100,7 +100,7 @@ def test_a_run_makes_records_within_the_budget(tmp_path, kind):
                        (np.arange(30) % 3).astype(np.int32))
     else:
         data = Dataset("people", people_table.SPEC, *people_table.table(30))
-    request = lifecycle.Request("dpsinkhorn", "glyphs", CONFIG, Budget(4.0, 1e-3),
+    request = lifecycle.Resolved("dpsinkhorn", "glyphs", CONFIG, Budget(4.0, 1e-3),
                                 Runtime(devices=1), tmp_path / "run")
     release = lifecycle.run(request, data, lambda line: None)
     x, _ = release.sample(9)

@@ -179,7 +179,7 @@ def test_a_step_is_one_gaussian_event():
 def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
     config, own = dataclasses.replace(CONFIG, sigma=None, ema=0.5), rows(N)
     release = lifecycle.run(
-        lifecycle.Request(
+        lifecycle.Resolved(
             "projected_dpgan",
             "mnist-eps1",
             config,

@@ -228,9 +228,9 @@ def _secrets(folder: Folder) -> tuple[list[Word], str]:
         words += [("the journal's key", secret.encode()),
                   ("the journal's key", bytes.fromhex(secret))]
     dataset = str(folder.config.get("dataset") or "")
-    typed = [word.partition("=")[2] or word for word in folder.config.get("typed") or []]
-    words += [("the path of the data", word.rpartition(":")[2].encode()) for word in typed
-              if word.rpartition(":")[2].startswith("/")]
+    stated = (folder.request.source, folder.request.release_to, *folder.request.data.values())
+    words += [("the path of the data", text.rpartition(":")[2].encode()) for text in stated
+              if isinstance(text, str) and text.rpartition(":")[2].startswith("/")]
     names = {"the user's name": _user(), "the host's name": socket.gethostname(),
              "the home folder": os.path.expanduser("~")}
     public = json.dumps([folder.config.get("spec"), dataset]).lower()

@@ -299,7 +299,7 @@ def page(report: Report) -> str:
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
 """Fields of config.json on the software that ran, not on the user's request."""
-HIDDEN = ("typed",)
+HIDDEN = ("typed", "request")
 """Fields of config.json that the report leaves out: paths of this machine."""
 
 
