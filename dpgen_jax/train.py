@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from dpgen_jax import schema
 from dpgen_jax.cli import parser, terminal, train_flags
@@ -60,24 +61,27 @@ def trained(call: train_flags.Call) -> int | None:
             take_part = lifecycle.join(request, dataset)
             del dataset  # the records of other processes' units need not stay in memory
             return take_part()
-        root = request.out or default_root(request.method, dataset.name)
-        lifecycle.run(dataclasses.replace(request, out=root), dataset, notices=notices)
-    for line in next_steps(RunFolder(root), dataset.x_test is not None):
+        if request.out is None and not request.resume:  # named here, as the last lines name it too
+            root = default_root(request.method, dataset.name)
+            request = dataclasses.replace(request, out=root)
+        lifecycle.run(request, dataset, notices=notices)
+    for line in next_steps(request.out, dataset.x_test is not None) if request.out else ():
         tell(line)
     return notices.exit_code or None
 
 
-def next_steps(files: RunFolder, tested: bool) -> list[str]:
+def next_steps(root: Path, tested: bool) -> list[str]:
     """Returns the last lines of a run: where its samples are, and the command that measures them.
 
     Args:
-        files: The run folder.
+        root: The run folder.
         tested: Whether records are held out.
     """
-    lines = [f"samples: {path}" for path in (files.release / "samples.png",
-                                             files.release / "samples.csv") if path.is_file()]
+    release = RunFolder(root).release
+    lines = [f"samples: {path}" for path in (release / "samples.png", release / "samples.csv")
+             if path.is_file()]
     if tested:
-        lines.append(f"measure it: {program('evaluate', files.root)} (--fast: in less time)")
+        lines.append(f"measure it: {program('evaluate', root)} (--fast: in less time)")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The request of a training as a user states it: by flags, by a call in Python, or in a run folder."""
+"""The request of a training as a user states it: by flags, by a call, or in a run folder."""
 
 from __future__ import annotations
 
