@@ -24,6 +24,7 @@ import numpy as np
 
 from dpgen_jax.core import files
 from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import on_command_line
 from dpgen_jax.core.files import Json, parse_json, sync
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
@@ -184,15 +185,17 @@ def existing(root: Path) -> RunFolder:
     raise UserError(f"{root} is no folder of a run; name the one that the training printed")
 
 
-def go_on(root: Path, *words: str) -> str:
-    """Returns how to resume a run: a command, if its data can be read again, with `words`."""
+def go_on(root: Path, **options: object) -> str:
+    """Returns how to resume a run: the command that does it, or the call, with more options."""
     try:
         config = read_json(RunFolder(root).config)
     except UserError:
         config = {}
-    known = config.get("typed") or (config.get("request") or {}).get("source")
-    return program("train", "--resume", root, *words) if known else (
-        "repeat its first call with resume")
+    source = config.get("typed") or (config.get("request") or {}).get("source")
+    if on_command_line() and source:
+        return program("train", resume=root, **options)
+    more = "".join(f", {name}={value!r}" for name, value in options.items())
+    return f"resume({str(root)!r}{', DATA' * (not source)}{more})"
 
 
 def environment() -> Json:

@@ -181,9 +181,8 @@ def _run(request: Request, data: Any, y: np.ndarray | None, schema: Any, verbose
     """Runs a request on data that were given."""
     if not isinstance(verbose, bool):
         raise UserError(f"verbose is {verbose!r}, expected true or false")
-    log: Callable[[str], None] = (
-        lambda line: tell(errors.in_python_words(line))) if verbose else lambda line: None
-    with errors.spoken_in_python():
+    log: Callable[[str], None] = tell if verbose else lambda line: None
+    with errors.worded(on_command_line=False):
         found = _reading(request, data, y, schema if isinstance(schema, schemas.Schema) else None)
         with undeclared.remembered(found.request.out):
             resolved, dataset = prepared(found)

@@ -10,7 +10,7 @@ from typing import Any
 from dpgen_jax import data, presets
 from dpgen_jax.core import files
 from dpgen_jax.core.config import DataOptions, from_json
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, go_on, read_json
@@ -25,10 +25,9 @@ from dpgen_jax.run import resolve, undeclared
 from dpgen_jax.run.purchase import SHARE
 from dpgen_jax.run.rehearsal import Supposed
 
-DECLARED = ("every column is declared by --schema {}, which costs nothing but what it lists as "
-            "bought")
-DRAFTED = ("every column is in --schema {}; the entries that its read_from_data lists were READ "
-           "FROM THE RECORDS, which no epsilon covers")
+DECLARED = "every column is declared by {}, which costs nothing but what it lists as bought"
+DRAFTED = ("every column is in {}; the entries that its read_from_data lists were READ FROM THE "
+           "RECORDS, which no epsilon covers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +156,8 @@ def _of_declared_frame(request: Request, table: Table, schema: Any) -> Reading:
 
 def _of_declared_file(request: Request, options: DataOptions, document: Json) -> Reading:
     """A file by a schema that has every column, with what the run has bought itself."""
-    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(options.schema)
+    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(
+        option("schema", options.schema))
     answer = undeclared.stored(request.out if request.resume else None)
     if answer is None or request.out is None:
         return dataclasses.replace(_as_stated(request, options), remarks=(line,))
@@ -182,7 +182,7 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
     wanted: Json = {"channels": undeclared.CHANNELS,
                     "image_size": spec.height if isinstance(spec, ImageSpec) else undeclared.SIDE}
     added: Json = {name: value for name, value in wanted.items() if not getattr(options, name)}
-    values = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in added.items())
+    values = " ".join(option(name, value) for name, value in added.items())
     remarks = (f"taken, as nothing else is declared: {values}",) if added else ()
     request, options = request.changed(data=added), dataclasses.replace(options, **added)
     if options.class_names:
@@ -195,7 +195,7 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
     if not found.answer.class_names:
         raise UserError(f"{found.answer.line}. It is charged, and is not bought again: name the "
                         f"classes, and go on by "
-                        f"{go_on(found.request.out, '--class-names', 'A,B')}")
+                        f"{go_on(found.request.out, class_names='A,B')}")
     options = dataclasses.replace(options, class_names=found.answer.class_names)
     return dataclasses.replace(_as_stated(found.request, options, found.answer.bought),
                                remarks=(*remarks, found.answer.line))
@@ -257,7 +257,7 @@ def stored_request(root: Path) -> Request:
     if (stated := read_json(config).get("request")) is None:
         raise UserError(f"{root} does not say by which request it was started, as it is of an "
                         "earlier version, or was started without one: repeat its first call with "
-                        "resume, or --resume")
+                        f"resume, or {option('resume', True)}")
     return Request.from_json(stated, f"the request in {config}")
 
 

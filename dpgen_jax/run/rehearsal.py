@@ -13,7 +13,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Column, Spec, TableSpec
@@ -30,7 +30,11 @@ SHOWN = 2
 """The most results on like data that are named."""
 WIDTH = 20
 """The categories of a column that is supposed to be wide."""
-LAST = "nothing was written or spent; leave out --dry-run to train"
+
+
+def last_line() -> str:
+    """Returns the last line of a rehearsal."""
+    return f"nothing was written or spent; leave out {option('dry_run')} to train"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +74,7 @@ def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
     return [summary_lines(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
             planning.memory_line(plan),
             *like_data(plan.request.method, kind, plan.request.budget.epsilon,
-                                     next(iter(plan.protected.counts.values()))), LAST]
+                                     next(iter(plan.protected.counts.values()))), last_line()]
 
 
 def purchase_lines(request: Request, remarks: tuple[str, ...], supposed: Supposed) -> list[str]:
@@ -91,7 +95,7 @@ def purchase_lines(request: Request, remarks: tuple[str, ...], supposed: Suppose
             f"{at_most(budget.delta)}",
             *remarks, *supposed.prices, _supposed(made, supposed),
             *like_data(made.method, supposed.kind, budget.epsilon, count),
-            "the rest is known when that is bought, or declared", LAST]
+            "the rest is known when that is bought, or declared", last_line()]
 
 
 def datasets(supposed: Supposed) -> Iterator[Dataset]:

@@ -17,7 +17,7 @@ from dpgen_jax.core.config import (
     from_json,
     to_json,
 )
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.types import ImageSpec
@@ -232,11 +232,12 @@ def require_size(name: str, preset: Preset, dataset: Dataset, image_size: int | 
     if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)) or image_size:
         return
     if (spec.height, spec.width) != (wanted.height, wanted.width):
-        keep = f", or --image-size {spec.height} to keep theirs" * (spec.height == spec.width)
+        keep = (f", or {option('image_size', spec.height)} to keep theirs"
+                ) * (spec.height == spec.width)
         raise UserError(
             f"preset {name} is for images of {wanted.height} x {wanted.width} pixels, and those of "
-            f"{dataset.name} have {spec.height} x {spec.width}; pass --image-size {wanted.height} "
-            f"to resize them{keep}")
+            f"{dataset.name} have {spec.height} x {spec.width}; pass "
+            f"{option('image_size', wanted.height)} to resize them{keep}")
 
 
 def noted_preset_data(name: str, preset: Preset, dataset: Dataset) -> Dataset:

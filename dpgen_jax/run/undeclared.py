@@ -42,7 +42,7 @@ from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core import hosts, run_folder
 from dpgen_jax.core.config import Budget, DataOptions, to_json
 from dpgen_jax.core.console import program, tell
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json, exists, json_bytes, write_together
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, default_root, read_json
@@ -50,7 +50,7 @@ from dpgen_jax.core.terms import Relation, Unit, at_most
 from dpgen_jax.core.types import NO_LABEL, ImageSpec, Private, Spec, UserError
 from dpgen_jax.data import parts
 from dpgen_jax.data.base import listed, locate, safe_name
-from dpgen_jax.data.images import folders
+from dpgen_jax.data.images import files as image_files
 from dpgen_jax.data.table import draft, parsing, raw, schema
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.raw import Table
@@ -199,8 +199,9 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
             return answer
     if hosts.count() > 1:
         raise UserError(f"what {purchase.place} leaves undeclared is read or bought by one "
-                        "process: declare it (--schema, --class-names), or begin the run without "
-                        "--coordinator and go on with several processes by --resume")
+                        f"process: declare it ({option('schema')}, {option('class_names')}), or "
+                        f"begin the run without {option('coordinator')} and go on with several "
+                        f"processes by {option('resume', True)}")
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
     start = spending.Start(purchase.budget, bool(purchase.events), purchase.request.total_epsilon,
@@ -235,7 +236,8 @@ def remembered(root: Path | None) -> Iterator[None]:
             raise
         schema = files.schema.is_file()
         mend = f", with {files.schema} mended" * schema
-        other = f"; or name {files.schema} as --schema of a run with another --out" * schema
+        other = (f"; or name {files.schema} as {option('schema')} of a run with another "
+                 f"{option('out')}") * schema
         error.args = (
             f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
             f"by {run_folder.go_on(files.root)}{mend} or with flags that mend this{other})",)
@@ -410,18 +412,19 @@ def missing_of(table: Table, document: Any, options: DataOptions, share: float) 
     label = _label(options.label, partial.get("label"), names, table)
     if not set(names) - {label, options.unit} or len(names) == 1:
         raise UserError(f"{table}: there is one column only, and nothing beside it to train on; "
-                        "declare it in --schema FILE, or add the others")
+                        f"declare it in {option('schema', 'FILE')}, or add the others")
     return Entries(table, dialect, Wanted(absent, label, partial, share), options)
 
 
 def _label(stated: str | None, of_schema: object, names: list[str], table: Table) -> str | None:
     """The label, as it is stated or by the schema, which must be a column."""
     if stated is not None and of_schema not in (None, stated):
-        raise UserError(f"--label {stated}: the schema has the label {of_schema}; drop one of them")
+        raise UserError(f"{option('label', stated)}: the schema has the label {of_schema}; drop "
+                        "one of them")
     label = of_schema if stated is None else stated
     if label is not None and label not in names:
-        raise UserError(f"--label {label}: {table} has no such column{nearest(str(label), names)}; "
-                        f"it has: {listed(names)}")
+        raise UserError(f"{option('label', label)}: {table} has no such "
+                        f"column{nearest(str(label), names)}; it has: {listed(names)}")
     return None if label is None else str(label)
 
 
@@ -506,7 +509,7 @@ class Entries:
         n, budget = self.records, Budget(made.budget.epsilon, made.budget.delta)
         if not promised:
             read = (f"the schema of {self} would be READ FROM THE RECORDS, which no epsilon "
-                    "covers; --schema FILE declares it",)
+                    f"covers; {option('schema', 'FILE')} declares it",)
             return Offer((), self._supposed(budget, (), read), lambda: None,
                          lambda root, spent: self._read())
         survey = self._survey(made, n)
@@ -526,18 +529,18 @@ class Entries:
         """The queries of a purchase, after all checks that need none of their answers."""
         wanted, stated, budget = self.wanted, self.options.schema or "schema", made.budget
         if made.config.protects_clients or self.options.unit is not None:
-            unit = ["--unit", self.options.unit] if self.options.unit else []
+            unit = {"unit": self.options.unit} if self.options.unit else {}
             drafted = ("draft_schema(frame)" if self.table.kind == raw.FRAME else
-                       program("schema", self.table, *unit, "--out", "FILE"))
+                       program("schema", self.table, **unit, out="FILE"))
             raise UserError(f"{self.table}: {self} are not declared, and they are bought at the "
                             "level of single rows, which does not cover all rows of a unit or a "
-                            f"client; declare them in --schema FILE, which {drafted} drafts for "
-                            "you to edit (nothing was spent)")
+                            f"client; declare them in {option('schema', 'FILE')}, which "
+                            f"{drafted} drafts for you to edit (nothing was spent)")
         if wanted.declared.get("read_from_data"):
             raise UserError(f"{stated}: its read_from_data lists entries that no epsilon covers, "
                             f"and {self} are not declared; declare those entries and take them off "
-                            "the list before the rest is bought, or pass --accept-uncovered "
-                            "(nothing was spent)")
+                            "the list before the rest is bought, or pass "
+                            f"{option('accept_uncovered', True)} (nothing was spent)")
         schema.refuse_multiline(declared_dialect(wanted.declared.get("file", {})), stated)
         composition.check_budget(budget.epsilon, budget.delta, n)
         survey = run_purchase.priced_survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
@@ -595,12 +598,13 @@ class Entries:
         drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns"))
         entries = [*wanted.declared.get("read_from_data", []), *drafted["read_from_data"]]
         document = wanted.declared | drafted | {"read_from_data": [*dict.fromkeys(entries)]}
-        schema.parse(document, "--schema")
+        schema.parse(document, option("schema"))
         source = Path(self.cells.source).name
         text = draft.render(document, source, READ.format(source=source))
         return Answer(
-            f"the schema of {self} is READ FROM THE RECORDS, which no epsilon covers; --schema "
-            "declares it, and without --accept-uncovered it is bought",
+            f"the schema of {self} is READ FROM THE RECORDS, which no epsilon covers; "
+            f"{option('schema')} declares it, and without {option('accept_uncovered', True)} it is "
+            "bought",
             files={"schema.yaml": text.encode()})
 
 
@@ -623,11 +627,12 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
         labelled = (f"fewer than 2 classes of the label {wanted.label} are so frequent that they "
                     f"stand out of the noise{f' ({listed(found)} does)' * bool(found)}, so it is a "
                     "column as any other, and rows have no label: to train with it, declare its "
-                    "classes in a copy of the schema, with `label:`, for a run with another --out")
+                    "classes in a copy of the schema, with `label:`, for a run with another "
+                    f"{option('out')}")
     elif wanted.label is not None:
         labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
     else:
-        labelled = "without a label, as --label names none"
+        labelled = f"without a label, as {option('label')} names none"
     share = wanted.share
     return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
             f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
@@ -657,7 +662,7 @@ class Names:
         Args:
             place: The path of that file, which is needed where a name holds a comma.
         """
-        names = (*self.names, folders.OTHERS)
+        names = (*self.names, image_files.OTHERS)
         if not self.names:
             return "", {}
         if not any("," in name for name in names):
@@ -681,8 +686,8 @@ def refuse_useless_names(n: int, epsilon: float, delta: float) -> None:
     if n < least:
         raise UserError(f"the names of the classes are not declared, and at epsilon {epsilon:g} "
                         f"only a class of some {least:,} images or more can be bought, of {n:,} in "
-                        "all; declare them by --class-names A,B, which costs nothing (nothing was "
-                        "spent)")
+                        f"all; declare them by {option('class_names', 'A,B')}, which costs nothing "
+                        "(nothing was spent)")
 
 
 def names_cost(epsilon: float, delta: float) -> events.Events:
@@ -705,9 +710,8 @@ def names_price_line(epsilon: float, delta: float) -> str:
     price = NAMES_SHARE * epsilon, NAMES_SHARE * delta
     least = single_releases.least_count(*price)
     return (f"class names would be bought for epsilon {at_most(price[0])} at delta "
-            f"{at_most(price[1])}, which "
-            f"the training has less: those come out that some {least:,} images share; "
-            "--class-names A,B costs nothing")
+            f"{at_most(price[1])}, which the training has less: those come out that some {least:,} "
+            f"images share; {option('class_names', 'A,B')} costs nothing")
 
 
 def buy_names(path: str, epsilon: float, delta: float) -> Names:
@@ -727,19 +731,19 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
         The names that can be declared.
     """
     price = NAMES_SHARE * epsilon, NAMES_SHARE * delta
-    found = single_releases.categories(Private(folders.categories(path)), *price, OsBits())
+    found = single_releases.categories(Private(image_files.categories(path)), *price, OsBits())
     names = tuple(name for name in found if _can_be_declared(name))
     bought = f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
     if not names:
         return Names((), f"{bought}no class has so many images that its name stands out of the "
                      "noise" + " and can be declared" * bool(found))
     return Names(names, (f"{bought}{', '.join(names)}; images of rarer classes are left out; "
-                         "--class-names costs nothing"))
+                         f"{option('class_names')} costs nothing"))
 
 
 def _can_be_declared(name: str) -> bool:
-    """Whether a name of a folder can be one of --class-names."""
-    return name.isprintable() and name == name.strip() and name not in ("", folders.OTHERS)
+    """Whether a name of a folder can be declared as a class."""
+    return name.isprintable() and name == name.strip() and name not in ("", image_files.OTHERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -767,7 +771,7 @@ class Classes:
     @functools.cached_property
     def records(self) -> int:
         """The public number of images."""
-        return len(folders.categories(self.path))
+        return len(image_files.categories(self.path))
 
     @property
     def spec(self) -> ImageSpec:
@@ -779,7 +783,7 @@ class Classes:
 
     def content(self) -> Private[str]:
         """Returns a digest of the folder, for the journal; sealed."""
-        return Private(folders.content(self.path))
+        return Private(image_files.content(self.path))
 
     def offered(self, made: Chosen, promised: bool) -> Offer:
         """Returns what the names would cost.
@@ -802,7 +806,7 @@ class Classes:
             rows = tuple({"records": n, **row} for row in events.to_json(spent))
             return Answer(names.line, declared, rows, files)
 
-        count = trained_on(self.options, n, folders.has_tests(self.path))
+        count = trained_on(self.options, n, image_files.has_tests(self.path))
         price = (names_price_line(budget.epsilon, budget.delta),)
         return Offer(cost, Supposed("images", "with two classes", self.spec, count, budget, cost,
                                     price), lambda: None, draw)

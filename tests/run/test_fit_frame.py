@@ -80,7 +80,7 @@ def test_one_cell_changes_one_row_and_nothing_public(bought):
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"label": "lat"}, r"label lat: the frame has no such column, did you mean 'late'\?"),
+    ({"label": "lat"}, r"label=lat: the frame has no such column, did you mean 'late'\?"),
     ({"unit": "age", "rows_per_unit": 2}, "which does not cover all rows of a unit.*nothing was"),
     ({"unit": "age"}, "needs rows_per_unit=K"),
     ({"y": np.zeros(N)}, "a DataFrame comes without y and classes"),
