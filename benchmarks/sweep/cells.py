@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.systems import CLASSIFIERS as RELEASED_CLASSIFIERS
-from dpgen_jax import methods, presets, train
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import train_flags
+from dpgen_jax.cli.train_flags import Train
 from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.evaluation import prediction, utility
 from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.flags import Train
 
 # Cells of a sweep as the commands of a user understand them.
 
@@ -64,7 +65,7 @@ def job(sweep: Sweep, cell: Cell) -> Job:
     words = flags(settings)
     shared = flags({field: settings[field] for field in settings if field in DATA_FIELDS})
     try:
-        return Job(cell, method, tuple(words), tuple(shared), train.parse(method, words))
+        return Job(cell, method, tuple(words), tuple(shared), train_flags.parse(method, words)[0])
     except UserError as error:
         raise UserError(f"cell {cell.label or method!r}: {error}") from error
 
