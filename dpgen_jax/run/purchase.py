@@ -36,7 +36,7 @@ from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import Relation, Unit, at_most
 from dpgen_jax.core.types import Column, Private, UserError
 from dpgen_jax.data.table import columns as table_columns
-from dpgen_jax.data.table import forms, parsing, readings, schema
+from dpgen_jax.data.table import parsing, readings, schema, transform
 from dpgen_jax.data.table.columns import NULLS
 from dpgen_jax.data.table.columns import column as checked
 from dpgen_jax.data.table.draft import AMONG, MAX_CATEGORIES, SPIKE, TAIL, drafted_numbers, ordered
@@ -163,7 +163,8 @@ def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float
 def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
     """The entries of bounds that were bought, as a schema has them."""
     if column.written != "plain":
-        return dict(zip(table_columns.NUMBER, forms.bounds_texts(column, low, high), strict=True))
+        ends = transform.bounds_texts(column, low, high)
+        return dict(zip(table_columns.NUMBER, ends, strict=True))
     made = drafted_numbers(low, high, column.kind == "integer")
     if column.decimals < 0:
         return made
@@ -287,7 +288,7 @@ def column_bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray]
         reading: How its cells are read; a cell that is not has no bin.
         texts: The cells.
     """
-    read: Callable[[str], float | None] = forms.reader(reading.column)
+    read: Callable[[str], float | None] = transform.reader(reading.column)
     one, edges = _day(reading), YEARS if _is_date(reading) else SIGNED
     known = {text: read(text) for text in dict.fromkeys(texts)}
     values = np.array([np.nan if (value := known[text]) is None else value / one
@@ -301,7 +302,7 @@ def _is_date(reading: Reading) -> bool:
 
 def _day(reading: Reading) -> int:
     """The code of one day."""
-    return forms.DAY if reading.entries["kind"] == "datetime" else 1
+    return transform.DAY if reading.entries["kind"] == "datetime" else 1
 
 
 def bounded_column(reading: Reading, noisy: np.ndarray, sigma: float, present: float
@@ -387,9 +388,9 @@ def _written(reading: Reading, low: float, high: float, special: list[float]) ->
     """The entries of a column with these bounds."""
     column = reading.column
     if column.written == "duration":
-        least, most = forms.bounds_texts(column, low, high)
+        least, most = transform.bounds_texts(column, low, high)
         made = {**reading.entries, "min": least, "max": most}
-        texts = forms.texts(column, np.array(special))
+        texts = transform.texts(column, np.array(special))
     else:
         made = {**reading.entries,
                 **drafted_numbers(low, high, reading.entries["kind"] == "integer")}
@@ -408,7 +409,7 @@ def _outward(value: float, direction: Any, most: int) -> float:
 def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int) -> tuple[Json, float]:
     """The entries of a column of dates."""
     shaped, one = reading.column, _day(reading)
-    low, high = forms.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
+    low, high = transform.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
     return ({**reading.entries, "min": low, "max": high},
             float(YEARS[_middle(noisy, first, last)] * one))
 
@@ -420,7 +421,7 @@ def typical(entries: Json, code: float) -> str:
         entries: The entries of the column.
         code: The code of the value.
     """
-    return forms.texts(checked("", entries), np.array([code], np.float64))[0]
+    return transform.texts(checked("", entries), np.array([code], np.float64))[0]
 
 
 SHARE = 0.1

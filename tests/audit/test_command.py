@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import dpgen_jax as dg
 from dpgen_jax import account
 from dpgen_jax.audit import command_line
 from dpgen_jax.audit.findings import FAILED, UNDECIDED, Findings, Report
@@ -21,14 +22,14 @@ from dpgen_jax.core.errors import UserError
     pytest.param(["dpmerf", "--dataset", "breast_cancer", "--canaries", "9999"],
                  "--canaries is 9999", marks=pytest.mark.slow)])
 def test_bad_input_gets_a_line(words, said, monkeypatch):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
     with pytest.raises(UserError, match=said):
         command_line.command(words)
 
 
 @pytest.mark.parametrize("command", [account.command, command_line.command])
 def test_a_run_that_is_not_there_is_no_unknown_method_alone(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
     (tmp_path / "first-run").mkdir()
     with pytest.raises(UserError) as error:
         command([str(tmp_path / "first-rum"), "--json"])
@@ -38,7 +39,7 @@ def test_a_run_that_is_not_there_is_no_unknown_method_alone(command, tmp_path, m
 
 def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
     def code(*kinds):
-        found = Findings(lambda line: None)
+        found = Findings()
         for kind in kinds:
             found.add("check", kind)
         return Report(subject="", findings=tuple(found.made)).exit_code
@@ -47,9 +48,31 @@ def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
         "cannot be checked", "fails")) == (0, UNDECIDED, UNDECIDED, FAILED)
 
 
+@pytest.mark.parametrize(("what", "stated", "said"), [
+    ("pategam", {}, "neither a method nor the folder of a run, did you mean 'pategan'"),
+    ("pategan", {"canaries": 3}, "both dataset and canaries"),
+    ("pategan", {"black_box": True}, "black_box attacks the samples"),
+    ("pategan", {"seconds": -1.0}, "seconds is -1.0; give"),
+    ("pategan", {"dataset": "glyphs"}, "both dataset and canaries"),
+    ("pategan", {"batch": "many"}, "batch is 'many'"), ("pategan", {"bach": 3}, "mean 'batch'"),
+    (".", {"preset": "adult"}, "preset is for a method, and . is a folder"),
+    (".", {"dataset": 3}, "dataset of a run is a text")])
+def test_a_call_that_means_nothing_names_its_argument(what, stated, said):
+    with pytest.raises(UserError, match=said):
+        dg.audit(what, **stated)
+
+
+def test_a_call_gives_findings(capsys):
+    report = dg.audit("pategan", seconds=0.05, batch=8)
+    assert report.exit_code == 0 and report.facts["config"]["batch"] == 8
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [finding.line() for finding in report.findings] and len(lines) > 4
+    assert all(finding.claimed for finding in report.findings if finding.certified)
+
+
 @pytest.mark.slow
 def test_a_mechanism_and_a_configuration_without_noise(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
 
     def ran(out, *words):
         code = command_line.command([*words, "--out", str(out)])

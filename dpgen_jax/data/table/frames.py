@@ -18,7 +18,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import constraints, draft, forms, tables
+from dpgen_jax.data.table import constraints, draft, tables, transform
 from dpgen_jax.data.table.columns import (
     PLAIN,
     TEXTS,
@@ -51,7 +51,7 @@ def series(column: Column, codes: np.ndarray) -> Any:
             np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
             ordered=column.kind == "ordinal" and column.written != "codes")
     if dtype in TEXTS:
-        return strings([text or None for text in forms.texts(column, codes)], dtype)
+        return strings([text or None for text in transform.texts(column, codes)], dtype)
     if dtype in ("date", "time"):
         return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
             null, _python_moments(column, codes), strict=True)], dtype=object)
@@ -85,7 +85,7 @@ def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
         return made if whole else np.where(null, np.nan, made).astype(dtype)
     if whole:
         return np.rint(np.where(null, 0, codes)).astype(dtype)
-    exact = forms.rounded(column, codes) if column.kind == "continuous" else codes
+    exact = transform.rounded(column, codes) if column.kind == "continuous" else codes
     made = exact.astype(dtype)
     # A number is rounded to the next of its type, which lies within the bounds.
     found = made.astype(np.float64)
@@ -99,15 +99,15 @@ def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
     """Returns dates, times and durations in the parts of a second of their type."""
     part = dtype[dtype.index("[") + 1:-1]
     size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
     ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
     return ticks.astype(dtype)
 
 
 def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
     """Returns dates, or the times of a day, as moments of Python; null as any."""
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
-    return [forms.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
+    return [transform.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
             for second in seconds.tolist()]
 
 
@@ -133,21 +133,6 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
     return dataclasses.replace(data, content=content_of_frame(frame))
 
 
-def from_texts(frame: pd.DataFrame, cells: Cells, schema: Schema) -> Dataset:
-    """Loads a frame by the texts of its cells, as a CSV file of them.
-
-    Args:
-        frame: The frame.
-        cells: Its cells, as `cells_of_frame` returns them without a schema.
-        schema: The schema.
-
-    Raises:
-        UserError: As `tables.csv`, with the row of the frame.
-    """
-    data = tables.table("frame", schema, [coded(schema, cells)], None)
-    return dataclasses.replace(data, content=content_of_frame(frame))
-
-
 def content_of_frame(frame: pd.DataFrame) -> str:
     """Returns a digest of a frame, whatever its schema. It is as private as the rows.
 
@@ -166,7 +151,7 @@ def content_of_frame(frame: pd.DataFrame) -> str:
 
 def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, first: int = 0,
                    is_draft: bool = False) -> Cells:
-    """Returns the cells of a frame, each by its own value (`forms.python_reader`).
+    """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
     Args:
         source: Its name, for errors.
@@ -179,8 +164,7 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         UserError: It is not a frame, or has two columns of one name; values have lost the
             difference between them; without a schema, times of a zone.
     """
-    _require_frame(source, frame)
-    names = each_once(source, [str(name).strip() for name in frame.columns])
+    names = each_once(source, names_of_frame(frame, source))
     rows = [f"row {first + i}" for i in range(len(frame))]
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
@@ -190,6 +174,20 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
+
+
+def names_of_frame(frame: pd.DataFrame, source: str = "frame") -> list[str]:
+    """Returns the names of a frame's columns.
+
+    Args:
+        frame: The frame.
+        source: Its name, for errors.
+
+    Raises:
+        UserError: It is not a frame.
+    """
+    _require_frame(source, frame)
+    return [str(name).strip() for name in frame.columns]
 
 
 def _require_frame(source: str, frame: object) -> None:
@@ -204,11 +202,11 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     values = series.astype(object).where(series.notna(), "").tolist()
     kind = getattr(series.dtype, "numpy_dtype", series.dtype)
     is_float = isinstance(kind, np.dtype) and kind.kind == "f"
-    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else transform.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values: their last digits do not matter
-    read, texts = forms.python_reader(column, exact), []
+    read, texts = transform.python_reader(column, exact), []
     try:
         for value in values:
             texts.append(read(value))
@@ -346,7 +344,7 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     kind = series.dtype
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
-                "categories": [forms.python_text(category, None) for category in kind.categories]}
+                "categories": [transform.python_text(text, None) for text in kind.categories]}
     if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
         return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
             "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
@@ -379,22 +377,35 @@ def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dat
                            lambda path: parquet_blocks(path, schema.spec))
 
 
-def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
-    """Reads all cells of a Parquet file into memory, for a draft of its schema.
+def read_parquet(path: Path, spec: TableSpec | None = None, is_draft: bool = True) -> Cells:
+    """Reads all cells of a Parquet file into memory.
 
     Args:
         path: The file.
         spec: As of `parquet_blocks`.
+        is_draft: Likewise; by default for a draft of its schema.
 
     Raises:
         UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
-    for part in parquet_blocks(path, spec, is_draft=True):
+    for part in parquet_blocks(path, spec, is_draft):
         count += len(part.rows) * len(part.columns)
         files.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
         parts.append(part)
     return joined(parts)
+
+
+def parquet_names(path: Path) -> list[str]:
+    """Returns the names of a Parquet file's columns; no row is read for them.
+
+    Args:
+        path: The file.
+    """
+    with _readable(path):
+        import pyarrow.parquet
+
+        return [name.strip() for name in pyarrow.parquet.read_schema(path).names]
 
 
 def parquet_types(path: Path) -> dict[str, str]:
