@@ -2,7 +2,8 @@
 
     python -m dpgen_jax.export RUN_OR_RELEASE --out DIR
 
-Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`.
+Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`. It is
+there for methods whose generator is a few arrays: marginals, mixture and prototypes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = cli.parse(Export, argv, "python -m dpgen_jax.export",
                      "Writes a folder that draws the records of a release with NumPy alone, and "
-                     "compares it with the release first; costs no privacy.")
+                     "compares it with the release first; costs no privacy. It is there for "
+                     "marginals, mixture and prototypes; other generators need JAX.")
     from dpgen_jax.release import bundle, guarantee, without_jax
 
     storage.require_local(args.out)

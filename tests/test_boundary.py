@@ -164,7 +164,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
 # Post-processing: what mends, conditions and draws rows, and what is fitted to released counts.
 PUBLIC_SIDE = (
     "data/table/constraints.py", "data/table/transform.py", "release/exact.py",
-    "release/sampling.py", "release/standalone/", "release/tracing.py",
+    "release/sampling.py", "release/standalone.py", "release/numpy_samplers.py",
     *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree")))
 HOLD_RECORDS = {"Dataset", "Private", "Records"}
 

@@ -268,6 +268,23 @@ def whole_features(spec: TableSpec, rows: Array) -> Array:
     return rows
 
 
+def layout(grid: Grid, spec: TableSpec) -> dict[str, np.ndarray]:
+    """Returns what `Grid.rows` and `whole_features` do, as arrays of `release.numpy_samplers`.
+
+    Args:
+        grid: The cells of the learned columns.
+        spec: The schema of whole rows.
+    """
+    column, sort, place, _ = grid._features
+    empty = np.asarray(whole_features(spec, jnp.zeros((1, len(column)))))[0]
+    gaps = [(at, above, _is_whole_learned(low, high), 2 if high.special else high.nullable,
+             np.log1p(_gap(low, high).high), low.low - high.low, low.high - low.low,
+             high.high - high.low) for low, high, at, above in _gaps(spec)]
+    return {"category": grid.category, "inside": grid.inside, "column": column,
+            "is_value": sort == "value", "place": place, "empty": empty, "learned": _places(spec),
+            "gaps": np.array(gaps, np.float64).reshape(-1, 8)}
+
+
 def _gap(low: Column, high: Column) -> Column:
     """Returns the column of how far the one lies above the other, encoded as the other is."""
     return dataclasses.replace(high, name=f"{high.name} - {low.name}", low=0.0,

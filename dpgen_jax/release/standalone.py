@@ -1,4 +1,7 @@
-"""An exported folder: its records, block by block, and the program that writes them to a file."""
+"""An exported folder: its records, block by block, and the program that writes them to a file.
+
+The module needs NumPy only, and so does all that it imports.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,8 @@ import numpy as np
 
 from dpgen_jax.core.errors import UserError, nearest, one_line
 from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec
-from dpgen_jax.release import files, sampling
+from dpgen_jax.release import files, numpy_samplers, sampling
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished, key_at
-from dpgen_jax.release.standalone import program
-from dpgen_jax.release.standalone.program import run
 
 OPENERS = {".csv": files.csv_file, ".npz": files.npz_file}
 
@@ -29,15 +30,15 @@ class Generator:
 
     Attributes:
         spec: The schema of the records.
-        program: What draws `CHUNK` records from the arrays, a key and labels.
-        arrays: The arrays [...] that it reads, in their order.
+        method: The name of the method, by which `numpy_samplers` has its sampler.
+        arrays: The arrays that the sampler reads.
         prior: The share of each class, [C]; None: equal shares, in turn.
         guarantee: The line that states it.
     """
 
     spec: Spec
-    program: dict[str, Any]
-    arrays: tuple[np.ndarray, ...]
+    method: str
+    arrays: dict[str, np.ndarray]
     prior: np.ndarray | None
     guarantee: str
 
@@ -55,29 +56,27 @@ class Generator:
             UserError: As `Sampler`, and for conditions that cannot be met.
         """
         seed = secrets.randbits(31) if seed is None else seed % SEEDS
-        source = Source(functools.partial(self._draw, program.key_of(seed)),
+        source = Source(functools.partial(self._draw, numpy_samplers.key_of(seed)),
                         functools.partial(finished, self.spec), self.prior)
         return Sampler(source, sampling.parse_conditions(where, self.spec), n, labels, seed)
 
     def _draw(self, key: np.ndarray, start: int, labels: np.ndarray) -> np.ndarray:
+        # A block of fixed length, as the library draws: its random numbers depend on the length.
         padded = np.zeros(CHUNK, np.int32)
         padded[:len(labels)] = labels
-        made = run(self.program, [*self.arrays, key_at(program.fold_in, key, start), padded])
-        return made[0][:len(labels)]
+        sample = numpy_samplers.SAMPLERS[self.method]
+        return sample(self.arrays, key_at(numpy_samplers.fold_in, key, start),
+                      padded)[:len(labels)]
 
 
 def load(folder: Path) -> Generator:
-    """Reads an exported folder.
-
-    Args:
-        folder: The folder.
-    """
-    program = json.loads((folder / "program.json").read_text(encoding="utf-8"))
+    """Reads an exported folder."""
+    described = json.loads((folder / "generator.json").read_text(encoding="utf-8"))
     with np.load(folder / "arrays.npz") as arrays:
-        values = tuple(arrays[name] for name in program["arrays"])
-    prior = program["class_shares"]
-    return Generator(schema(program["spec"]), program["program"], values,
-                     None if prior is None else np.array(prior), program["guarantee"])
+        values = dict(arrays)
+    prior = described["class_shares"]
+    return Generator(schema(described["spec"]), described["method"], values,
+                     None if prior is None else np.array(prior), described["guarantee"])
 
 
 def schema(value: dict[str, Any]) -> Spec:
@@ -94,6 +93,7 @@ def schema(value: dict[str, Any]) -> Spec:
         return ImageSpec(**fields(value))
     return TableSpec(**fields(value) | {
         "columns": tuple(Column(**fields(column)) for column in value["columns"]),
+        "gaps": tuple(map(tuple, value.get("gaps", ()))),
         "label": Column(**fields(value["label"])),
         "identifiers": tuple(Identifier(**fields(column))
                              for column in value.get("identifiers", ()))})
