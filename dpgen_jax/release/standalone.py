@@ -31,7 +31,7 @@ class Generator:
     Attributes:
         spec: The schema of the records.
         method: The name of the method, by which `numpy_samplers` has its sampler.
-        arrays: The arrays that the sampler reads.
+        arrays: The arrays [...] that the sampler reads, by name.
         prior: The share of each class, [C]; None: equal shares, in turn.
         guarantee: The line that states it.
     """
