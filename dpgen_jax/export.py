@@ -2,8 +2,8 @@
 
     python -m dpgen_jax.export RUN_OR_RELEASE --out DIR
 
-Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`. It is
-there for methods whose generator is a few arrays: marginals, mixture and prototypes.
+Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`. It
+is there for methods whose generator is a few arrays: marginals, mixture and prototypes.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data"},
     "release/": {"release", "methods", "core", "version", "data.table.transform",
-                 "data.table.constraints", "data.table.frames", "data.table.forms",
+                 "data.table.constraints", "data.table.forms",
                  "data.table.columns",
                  "aggregation.single_releases", "accountant.events"},
     # the glue of a run: it handles sealed values and opens none

@@ -13,7 +13,7 @@ from dpgen_jax.data import Dataset, base
 from dpgen_jax.evaluation import assess
 from dpgen_jax.evaluation.report import page
 from dpgen_jax.presets import numbers
-from dpgen_jax.release import contents, export
+from dpgen_jax.release import contents, files
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
 from dpgen_jax.run import checkpoint, planning
@@ -77,7 +77,7 @@ def test_they_are_folders_and_labels_of_what_is_sampled(tmp_path):
                            (("A", "a", "b"), {"0", "1", "2"})):
         spec = ImageSpec(8, 8, 1, 3, names)
         out = tmp_path / names[0].replace("/", "")
-        with export.opener(out, spec, 6)(_made(out), spec, 6) as take:
+        with files.opener(out, spec, 6)(_made(out), spec, 6) as take:
             take(x, np.arange(6) % 3)
         assert {path.name for path in (out / "train").iterdir()} == folders
     report = page.page(page.Report({}, SOUND, {"class_names": ["emu", "cat", "dog"]},

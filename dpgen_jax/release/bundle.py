@@ -472,12 +472,12 @@ class Release:
         Raises:
             UserError: Without pandas, for images, and as `sample`.
         """
-        from dpgen_jax.data.table import frames
+        from dpgen_jax.release import frames
 
         self._require_generator()
         if not isinstance(self.spec, TableSpec):
             raise UserError("this release makes images, which are no table; use sample")
-        return frames.frame(self.spec, *self.sample(n, labels, seed, where))
+        return frames.to_frame(self.spec, *self.sample(n, labels, seed, where))
 
     @property
     def classifies(self) -> bool:

@@ -35,8 +35,9 @@ from dpgen_jax.core.run_folder import (
 from dpgen_jax.core.types import BudgetExceeded, Private, PyTree, Records, TableSpec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.records import Partition
-from dpgen_jax.release import bundle, contents, export, guarantee, plots
+from dpgen_jax.release import bundle, contents, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
+from dpgen_jax.release.files import write_csv
 from dpgen_jax.run import checkpoint, follower, planning, side_releases, spending
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Best, Monitor
@@ -117,7 +118,7 @@ def nothing_shown(x: np.ndarray) -> str:
 
 def _table(release: Release, spec: TableSpec) -> Drawings:
     sample = functools.cache(lambda: release.sample(ROWS))
-    return {"samples.csv": lambda path: export.write_csv(path, *sample(), spec),
+    return {"samples.csv": lambda path: write_csv(path, *sample(), spec),
             "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}
 
 

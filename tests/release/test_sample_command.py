@@ -1,6 +1,8 @@
 """`sample` and `Release.sample` with conditions, on a table whose weights are random."""
 
 import csv
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -87,3 +89,20 @@ def test_parquet_reads_back_as_it_was_written(table, folder, call, tmp_path):
     code, _, err = call(sample, folder, "--n", 30, "--seed", 5, "--out", tmp_path / "x.parquet")
     assert (code, err) == (0, "")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "x.parquet"), table.frame(30, seed=5))
+
+
+@pytest.mark.slow
+def test_drawing_loads_no_reader_and_nothing_of_a_run(folder, tmp_path):
+    """Whoever gets a release needs nothing that reads, trains, federates or audits."""
+    code = f"""import sys
+from dpgen_jax import sample
+sample.command([{str(folder)!r}, "--n", "3", "--out", {str(tmp_path / "x.csv")!r}])
+print(*(name for name in sys.modules if name.startswith("dpgen_jax.")))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.removeprefix("dpgen_jax.") for name in done.stdout.splitlines()[-1].split()}
+    assert "release.bundle" in loaded
+    assert not {name for name in loaded
+                if name.split(".")[0] in {"run", "federated", "audit", "private", "evaluation"}}
+    assert {name for name in loaded if name.startswith("data")} <= {
+        "data", "data.table", "data.table.columns", "data.table.constraints",
+        "data.table.forms", "data.table.transform"}

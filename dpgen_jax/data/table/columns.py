@@ -18,10 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import listed, nearest, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError, Written
-from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.table import forms, transform
 
 MARKS = ("unit", "decimal_mark", "thousands")
