@@ -105,7 +105,7 @@ def delivered(release: Release, spec: TableSpec, n: int, seed: int) -> Images:
     Returns:
       Encoded rows float64 [n, F] and labels int [n].
     """
-    codes, y = release.sample(n, seed=seed)
+    codes, y = release.arrays(n, seed=seed)
     return transform.encode(spec, codes), y
 
 
@@ -159,7 +159,7 @@ def _configuration(release: Release) -> Json:
 def _samples(release: Release) -> Any:
     """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
     if isinstance(release.spec, TableSpec):
-        return constraints.written_cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
+        return constraints.written_cells(release.spec, *release.arrays(page.MAX_ROWS, seed=0))
     classes = release.spec.classes
     return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
                           seed=0)

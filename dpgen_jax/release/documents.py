@@ -396,7 +396,7 @@ def of_release(spec: Spec, classifies: bool) -> Use:
     needs = f"Python 3.11 or later, and dpgen_jax {__version__} or a later version"
     if classifies:
         return Use(needs, (), (*load, "classes = release.predict(x)"), stated)
-    make = ("table = release.frame(1000)          # a pandas DataFrame" if table else
+    make = ("table = release.sample(1000)         # a pandas DataFrame" if table else
             "images, labels = release.sample(1000)")
     look = (("samples.csv, marginals.png", "a first look; every row is synthetic") if table else
             ("samples.png", "a first look; every image is synthetic, a row for each class"))

@@ -24,7 +24,7 @@ from dpgen_jax.core.types import Spec, TableSpec, UserError
 from dpgen_jax.data.table import constraints
 
 Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
-"""Records as `Release.sample` returns them, with their labels."""
+"""Records as `Release.arrays` returns them, with their labels."""
 Write = Callable[[np.ndarray, np.ndarray], object]
 """The function that writes one block."""
 Opener = Callable[[Path, Spec, int], contextlib.AbstractContextManager[Write]]

@@ -96,7 +96,7 @@ class Conditions:
         """Returns which rows meet the conditions on columns, as they are and as they are written.
 
         Args:
-            codes: float64 [n, columns], as `Release.sample` returns them.
+            codes: float64 [n, columns], as `Release.arrays` returns them.
 
         Returns:
             bool [n].

@@ -117,7 +117,7 @@ def nothing_shown(x: np.ndarray) -> str:
 
 
 def _table(release: Release, spec: TableSpec) -> Drawings:
-    sample = functools.cache(lambda: release.sample(ROWS))
+    sample = functools.cache(lambda: release.arrays(ROWS))
     return {"samples.csv": lambda path: write_csv(path, *sample(), spec),
             "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}
 

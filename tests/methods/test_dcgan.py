@@ -130,14 +130,14 @@ def test_images_and_the_statement(tmp_path):
     statement = json.loads((tmp_path / "run/release/privacy.json").read_text())
     assert release.privacy["epsilon"] == math.inf and statement["epsilon"] in ("inf", math.inf)
     assert [event["count"] for event in statement["events"]] == [2]
-    assert release.sample(5)[0].shape == (5, 8, 8, 1)
+    assert release.arrays(5)[0].shape == (5, 8, 8, 1)
 
 
 @pytest.mark.long
 def test_tables(tmp_path):
     x, y = people_table.table(40)
     release = fit(tmp_path / "run", Dataset("people", people_table.SPEC, x, y))
-    assert release.sample(5)[0].shape == (5, 4)
+    assert release.arrays(5)[0].shape == (5, 4)
     with pytest.raises(UserError, match="table"):
         dcgan.build(WASSERSTEIN, people_table.SPEC)
 

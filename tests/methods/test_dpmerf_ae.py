@@ -112,7 +112,7 @@ def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
         Dataset("rows", spec, own.x, own.y),
         lambda line: 0,
     )
-    x, labels = made.sample(7)
+    x, labels = made.arrays(7)
     assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
     assert made.privacy["epsilon"] == 3.0 and set(made.model) == {"generator", "decoder"}
 

@@ -103,7 +103,7 @@ def test_a_run_makes_records_within_the_budget(tmp_path, kind):
     request = lifecycle.Request("dpsinkhorn", "glyphs", CONFIG, Budget(4.0, 1e-3),
                                 Runtime(devices=1), tmp_path / "run")
     release = lifecycle.run(request, data, lambda line: None)
-    x, _ = release.sample(9)
+    x, _ = release.arrays(9)
     assert len(x) == 9 and release.privacy["steps"] == 2
     assert 3.9 < release.privacy["epsilon"] <= 4.0 and release.privacy["relation"] == "replace-one"
 

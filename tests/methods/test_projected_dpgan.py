@@ -190,7 +190,7 @@ def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
         Dataset("rows", SPEC, own.x, own.y),
         lambda line: None,
     )
-    made, labels = release.sample(5)
+    made, labels = release.arrays(5)
     assert made.shape == (5, 2) and np.isfinite(made).all() and set(labels) <= {0, 1, 2}
     assert release.privacy["epsilon"] == 3.0
 
