@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "release/": {"release", "methods", "core", "version", "data.table.transform",
                  "data.table.constraints", "data.table.forms",
                  "data.table.columns",
-                 "aggregation.single_releases", "accountant.events"},
+                 "accountant.events"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
@@ -161,10 +161,9 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 
-# Post-processing: what mends, conditions and draws rows, and what is fitted to released counts.
+# Post-processing: what mends rows, all of a release, and what is fitted to released counts.
 PUBLIC_SIDE = (
-    "data/table/constraints.py", "data/table/transform.py", "release/exact.py",
-    "release/sampling.py", "release/standalone.py", "release/numpy_samplers.py",
+    "data/table/constraints.py", "data/table/transform.py", "release/",
     *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree")))
 HOLD_RECORDS = {"Dataset", "Private", "Records"}
 

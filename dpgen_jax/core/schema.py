@@ -116,6 +116,23 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True)
+class Wanted:
+    """The values of a column that meet a condition.
+
+    Attributes:
+        codes: indices of a category, an ordinal or the label; special values of a number; NaN for
+            null.
+        low: the lower end of a range of a number, encoded as `data.table.transform.unit` does it.
+        high: its upper end, which belongs to it; below `low` there is no range. Of whole numbers
+            the ends are the numbers themselves.
+    """
+
+    codes: tuple[float, ...] = ()
+    low: float = 1.0
+    high: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class Identifier:
     """A column of the file whose cells are never read: a release writes new ones.
 

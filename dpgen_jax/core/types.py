@@ -21,15 +21,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Spec, TableSpec, Written
+from dpgen_jax.core.schema import (
+    NO_LABEL,
+    Column,
+    Identifier,
+    ImageSpec,
+    Spec,
+    TableSpec,
+    Wanted,
+    Written,
+)
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
 __all__ = ["Array", "BudgetExceeded", "Column", "CountTable", "EMPTY", "Identifier", "ImageSpec",
            "Method", "Metrics", "NO_LABEL", "PostTraining", "Pretraining", "Private", "PyTree",
-           "Records", "Refinement", "Spec", "Subjects", "TableSpec", "UserError", "Written",
-           "unseal"]
+           "Records", "Refinement", "Spec", "Subjects", "TableSpec", "UserError", "Wanted",
+           "Written", "unseal"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +284,7 @@ class Method:
             It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
             `class_shares`: the model of only those records whose columns are as wanted, by name
-            (`methods.shared.table_plan.Wanted`), and their share among all. None: it cannot.
+            (`core.schema.Wanted`), and their share among all. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
@@ -301,7 +310,7 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
-    conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
+    conditional: Callable[[PyTree, Mapping[str, Wanted]], tuple[PyTree, float]] | None = None
     tables: Callable[[PyTree, int], tuple[CountTable, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None

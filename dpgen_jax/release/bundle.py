@@ -17,7 +17,6 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.single_releases import class_prior
 from dpgen_jax.core import arrays, files, storage
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.files import json_bytes, write_together
@@ -34,7 +33,7 @@ from dpgen_jax.core.types import (
 )
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.release import contents, documents, exact, guarantee, render, sampling
+from dpgen_jax.release import contents, documents, guarantee, render, sampling
 from dpgen_jax.release.sampling import (
     CHUNK,
     SEEDS,
@@ -407,8 +406,8 @@ class Release:
             raise UserError(f"seed is {seed!r}; give a whole number")
         seed = int(seed) % SEEDS if seed is not None else secrets.randbits(31)
         wanted = sampling.parse_conditions(where, self.spec)
-        made = exact.narrowed(built_model(self.method, self.config, self.spec), self.model,
-                          self.class_shares, wanted)
+        made = sampling.narrowed(built_model(self.method, self.config, self.spec), self.model,
+                                 self.class_shares, wanted)
         draw = drawing(self.method, self.config, self.spec, made.model, seed)
         source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,
                         made.share)
@@ -463,12 +462,13 @@ class Release:
     @property
     def class_shares(self) -> np.ndarray | None:
         """The shares in which labels are drawn, bought or the model's; None: equal shares."""
-        if self.class_counts is not None:
-            return class_prior(self.class_counts)
         of_model = built_model(self.method, self.config, self.spec).class_shares
-        if of_model is None:
+        if self.class_counts is not None:  # no class is lost to the noise of its count
+            shares = np.maximum(np.asarray(self.class_counts, np.float64), 1)
+        elif of_model is not None:
+            shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
+        else:
             return None
-        shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
         return shares / shares.sum()
 
     def classes(self, names: Iterable[object]) -> list[int]:

@@ -17,10 +17,10 @@ import pytest
 import seeded
 from test_marginals_method import CONFIG, SPEC, N, counts, verbs
 
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError, Wanted
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import table_models, table_tree
-from dpgen_jax.methods.shared.table_plan import Grid, Wanted
+from dpgen_jax.methods.shared.table_plan import Grid
 from dpgen_jax.release import without_jax
 
 needs_mbi = pytest.mark.skipif(importlib.util.find_spec("mbi") is None,

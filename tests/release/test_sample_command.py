@@ -1,6 +1,7 @@
 """`sample` and `Release.sample` with conditions, on a table whose weights are random."""
 
 import csv
+import dataclasses
 import subprocess
 import sys
 
@@ -61,6 +62,13 @@ def test_what_came_as_a_table_is_drawn_as_a_frame_and_images_as_arrays(table):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(UserError, match="makes images, which are no table; use sample"):
         images.frame(5)
+
+
+@pytest.mark.parametrize(("counts", "shares"), [
+    ((30, 70), [0.3, 0.7]), ((-20, 99), [0.01, 0.99]), ((-5, -1), [0.5, 0.5])])
+def test_no_class_is_lost_to_the_noise_of_its_count(table, counts, shares):
+    made = dataclasses.replace(table, class_counts=counts)
+    np.testing.assert_allclose(made.class_shares, shares)
 
 
 def test_blocks_are_the_records_of_one_draw(table):

@@ -25,27 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.aggregation.moments import MOST_COUNT_LEVELS, count_levels
-from dpgen_jax.core.types import Array, Column, TableSpec, UserError
+from dpgen_jax.core.types import Array, Column, TableSpec, UserError, Wanted
 
 APART = 0.5
 """The value of a number that is null or special, as records are encoded."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """The values of a column that meet a condition.
-
-    Attributes:
-        codes: indices of a category, an ordinal or the label; special values of a number; NaN for
-            null.
-        low: the lower end of a range of a number, encoded as `data.table.transform.unit` does it.
-        high: its upper end, which belongs to it; below `low` there is no range. Of whole numbers
-            the ends are the numbers themselves.
-    """
-
-    codes: tuple[float, ...] = ()
-    low: float = 1.0
-    high: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
