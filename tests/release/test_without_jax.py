@@ -18,7 +18,7 @@ from dpgen_jax import export
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, TableSpec
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import numpy_samplers, standalone, without_jax
+from dpgen_jax.release import numpy_samplers, standalone
 
 # No package but NumPy and what belongs to Python.
 ALONE = """
@@ -86,7 +86,7 @@ MADE = {
 def test_numpy_draws_the_records_of_the_library(name):
     made = MADE[name]()
     ours, y = next(iter(made.stream(500, seed=3).encoded()))
-    theirs, labels = next(iter(without_jax.generator(made).sampler(500, seed=3).encoded()))
+    theirs, labels = next(iter(standalone.generator(made).sampler(500, seed=3).encoded()))
     np.testing.assert_array_equal(labels, y)
     assert theirs.dtype == ours.dtype == np.float32
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-4)
@@ -98,7 +98,7 @@ def test_numpy_draws_the_records_of_the_library(name):
 def test_numpy_draws_the_records_of_trained_generators(name, tmp_path):
     made = seeded.train(SLOW[name], tmp_path / "run")
     ours, y = next(iter(made.stream(7, seed=3)))
-    theirs, labels = next(iter(without_jax.generator(made).sampler(7, seed=3)))
+    theirs, labels = next(iter(standalone.generator(made).sampler(7, seed=3)))
     np.testing.assert_array_equal(labels, y)
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-4 + (ours.dtype == np.uint8))
 
@@ -129,7 +129,7 @@ def test_methods_that_need_jax_are_refused_with_the_mend(call, tmp_path):
 def test_a_sampler_that_draws_something_else_is_not_written(monkeypatch, tmp_path):
     monkeypatch.setattr(numpy_samplers, "uniform", lambda key, shape, *ends: np.zeros(shape))
     with pytest.raises(UserError, match="of 500 records that NumPy drew are not those of the lib"):
-        without_jax.write(marginals(SPEC), tmp_path / "out")
+        standalone.write(marginals(SPEC), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
