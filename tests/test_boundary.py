@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "core/schema.py": set(),
     # aggregation for a type annotation only
     "core/run_folder.py": {"core", "version"},
-    "core/types.py": {"core.errors", "core.schema", "aggregation"},
+    "core/types.py": {"core.errors", "core.schema", "core.terms", "aggregation"},
     "core/config.py": {"core.types", "core.files"},
     "accountant/": {"accountant", "core.terms", "core.files", "core.errors"},
     "private/": {"private", "core.types", "core.terms", "core.arrays", "core.files",

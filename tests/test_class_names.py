@@ -8,6 +8,7 @@ import small_datalens
 
 from dpgen_jax import data
 from dpgen_jax.core.config import digest, from_json, to_json
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
 from dpgen_jax.data import Dataset, base
 from dpgen_jax.evaluation import assess
@@ -35,7 +36,7 @@ def public(spec):
     x, y = runs.images()
     request = runs.request(None)
     return planning.public_config(request, request.config, Dataset("some", spec, x, y),
-                                  Protected("record", {"records": 60}))
+                                  Protected(ProtectedUnit(), {"records": 60}))
 
 
 @pytest.mark.parametrize(("spec", "named", "expected"), [

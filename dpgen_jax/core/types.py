@@ -31,6 +31,7 @@ from dpgen_jax.core.schema import (
     Wanted,
     Written,
 )
+from dpgen_jax.core.terms import ProtectedUnit, Unit
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -80,6 +81,11 @@ class Subjects:
     ids: np.ndarray
     train: np.ndarray
     test: np.ndarray | None = None
+
+    @property
+    def unit(self) -> ProtectedUnit:
+        """A subject, as a guarantee names it."""
+        return ProtectedUnit(Unit.SUBJECT, self.column, self.rows)
 
     @property
     def count(self) -> int:
@@ -277,7 +283,8 @@ class Method:
             Default: a unit does not learn.
         finalize: ``finalize(key, public) -> model``, the arrays that are released: a dictionary,
             which may be nested, whose names hold no "/". Public. Default: the public state.
-        sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1].
+        sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1]:
+            a whole unit for each label, which is one record.
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.

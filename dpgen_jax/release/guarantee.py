@@ -27,7 +27,7 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.terms import Unit, at_most
+from dpgen_jax.core.terms import ProtectedUnit, at_most, whom
 from dpgen_jax.version import __version__
 
 TERMS = "(epsilon, delta) "
@@ -175,22 +175,6 @@ def line(privacy: Json) -> str:
             f"{whom(privacy)}{simulated}")
 
 
-def whom(terms: Json) -> str:
-    """Says in words who is protected.
-
-    Args:
-        terms: The contents of privacy.json, or of the header of a ledger.
-
-    Returns:
-        The unit, and of subjects their column and the most rows of one that are kept.
-    """
-    unit = str(terms.get("unit"))
-    if unit != SUBJECT:
-        return unit
-    return (f"{unit} (all rows of one {terms.get('unit_column')}; at most "
-            f"{terms.get('rows_per_unit')} of them are kept)")
-
-
 def _number(value: Any) -> float:
     """A number of a statement: infinite where it is missing, NaN where it is none."""
     try:
@@ -214,33 +198,21 @@ class Protected:
     """Who is protected, and what is public of the data.
 
     Attributes:
-        unit: "record", "client" or "subject".
+        unit: The unit.
         counts: Their public number, and that of simulated clients.
         notes: Notes on the data, one line each.
         uncovered: Public facts that were read from private records, one line each.
         simulated: The reason why no bound is proven for a record of simulated clients; empty where
             one is.
-        unit_column: Of subjects, the column that names them.
-        rows_per_unit: Of subjects, the most rows of one that are kept.
         bought_from: As `run.planning.bought_from` returns it.
     """
 
-    unit: str
+    unit: ProtectedUnit
     counts: dict[str, int]
     notes: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     simulated: str = ""
-    unit_column: str = ""
-    rows_per_unit: int = 0
     bought_from: Json = dataclasses.field(default_factory=dict)
-
-    @property
-    def terms(self) -> Json:
-        """The fields by which statements and ledgers name the unit, as `whom` reads."""
-        terms: Json = {"unit": self.unit}
-        if self.unit == Unit.SUBJECT:
-            terms |= {"unit_column": self.unit_column, "rows_per_unit": self.rows_per_unit}
-        return terms
 
 
 def stated_accountant(events: Events) -> str:
@@ -326,7 +298,7 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "epsilon": epsilon if stamp.holds else math.inf,
         "delta": ledger.header["delta"],
         "relation": str(relation),  # plain text, as a reader of privacy.json gets it
-        **protected.terms,
+        **protected.unit.terms,
         "budget_epsilon": ledger.target,
         "not_covered": list(protected.uncovered),
         "accountant": stated_accountant(ledger.spent()),

@@ -349,7 +349,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, going_on,
                            plan.purchases)
-    promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
+    promise = spending.Promise(mechanism.relation, plan.protected.unit.kind, "")
     with spending.before(identity, promise, start, spent) as witness:
         checkpoint.opened(files.root, plan.public_config, request.resume)
         partition = checkpoint.run_identity(files, plan.records, plan.assign, request.resume,
@@ -383,7 +383,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
-    bound = plan.protected.rows_per_unit
+    bound = plan.protected.unit.rows
     counted = side_releases.Counted(plan.records, plan.spec, bound,
                                     begun.partition if bound else None)
     counts = side_releases.class_counts(plan.files, ledger, counted,
