@@ -30,7 +30,7 @@ MAY_IMPORT = {
     # aggregation for a type annotation only
     "core/run_folder.py": {"core", "version"},
     "core/types.py": {"core.errors", "core.schema", "core.terms", "aggregation"},
-    "core/config.py": {"core.types", "core.files"},
+    "core/config.py": {"core.types", "core.schema", "core.files"},
     "accountant/": {"accountant", "core.terms", "core.files", "core.errors"},
     "private/": {"private", "core.types", "core.terms", "core.arrays", "core.files",
                  "core.hosts",  # which tells other processes what comes, and no record

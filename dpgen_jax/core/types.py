@@ -122,12 +122,7 @@ class Private(Generic[T]):
 
     @classmethod
     def tree_unflatten(cls, aux: None, children: tuple[T]) -> Private[T]:
-        """Returns the pytree with this child, for JAX.
-
-        Args:
-            aux: Nothing.
-            children: The sealed value.
-        """
+        """Returns the pytree with this child, for JAX."""
         del aux
         return cls(children[0])
 
@@ -138,14 +133,7 @@ class Private(Generic[T]):
 
 
 def unseal(private: Private[T]) -> T:
-    """Opens a sealed value; only `private/` and `aggregation/` may import this function.
-
-    Args:
-        private: A sealed value.
-
-    Returns:
-        The value.
-    """
+    """Opens a sealed value; only `private/` and `aggregation/` may import this function."""
     return private._sealed
 
 
@@ -207,34 +195,19 @@ def no_state(key: Array) -> Array:
     """Returns the state of a unit that keeps nothing: int32 [], a zero.
 
     It is not an empty tuple, since checkpoints hold one array for the state of all units.
-
-    Args:
-        key: Random key, not used.
     """
     del key
     return jnp.zeros((), jnp.int32)
 
 
 def learn_nothing(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
-    """Returns the state of a unit as it was, for units that do not learn.
-
-    Args:
-        key: Random key, not used.
-        unit: The state of one unit.
-        records: The records of the unit, not used.
-        query: The query of the round, not used.
-    """
+    """Returns the state of a unit as it was, for units that do not learn."""
     del key, records, query
     return unit
 
 
 def release_public(key: Array, public: PyTree) -> PyTree:
-    """Returns the public state, for methods whose model is their public state.
-
-    Args:
-        key: Random key, not used.
-        public: The public state after the last round, or the state of `PostTraining`.
-    """
+    """Returns the public state, for methods whose model is their public state."""
     del key
     return public
 
@@ -334,11 +307,7 @@ class Method:
             raise ValueError("the phases of a method differ in cost, units or shape")
 
     def at(self, step: int) -> tuple[Method, float]:
-        """Returns the phase that makes a round, and how many rounds from this one on it makes.
-
-        Args:
-            step: The number of the round, from 0.
-        """
+        """Returns the phase that makes a round, and how many rounds from this one on it makes."""
         if step >= len(self.phases) - 1:
             return (self.phases[-1] if self.phases else self), math.inf
         return self.phases[step], 1

@@ -40,12 +40,7 @@ FOLDER = r"[^\W_][\w (),+-]{0,99}(?<! )"
 
 
 def opener(out: Path, spec: Spec, n: int) -> Opener:
-    """Returns what opens a file, by the ending of its name.
-
-    Args:
-        out: The file or folder.
-        spec: The schema of the records.
-        n: How many there will be.
+    """Returns what opens a file for n records, by the ending of its name.
 
     Raises:
         UserError: For an ending that is not known or not for these records, for a grid of too many,
@@ -72,13 +67,7 @@ def write(out: Path, opener: Opener, spec: Spec, n: int, blocks: Blocks,
           progress: Callable[[int], object] = lambda written: None) -> None:
     """Writes n records to a file or folder, which is there when all of them are in it.
 
-    Args:
-        out: The file or folder. It is replaced if it is there.
-        opener: Opens it.
-        spec: The schema of the records.
-        n: How many there are.
-        blocks: The records.
-        progress: Called with the number of records after each block.
+    What is there is replaced. `progress` is called with the number of records of each block.
 
     Raises:
         UserError: From the blocks, and where the disk has no room.
@@ -99,8 +88,7 @@ def write(out: Path, opener: Opener, spec: Spec, n: int, blocks: Blocks,
 def whole(out: Path) -> Iterator[Path]:
     """Gives the path to write a file or folder under, which gets its name if no error comes.
 
-    Args:
-        out: The name that it gets. A file, or an empty folder, that has it is replaced.
+    A file, or an empty folder, that has this name is replaced.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
@@ -249,11 +237,7 @@ def _png(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
 
 def folder_names(spec: Spec) -> list[str]:
-    """Returns the name of each class's folder: its own, or its number where one cannot be a folder.
-
-    Args:
-        spec: The schema of images.
-    """
+    """Returns the names of the classes' folders: their own, or numbers where one is no folder."""
     names = list(spec.class_names)
     sound = all(re.fullmatch(FOLDER, name) for name in names)
     distinct = len({name.casefold() for name in names}) == spec.classes

@@ -94,18 +94,10 @@ class Conditions:
 
     def classes(self) -> np.ndarray:
         """Returns which classes meet the conditions on the label, bool [C]."""
-        return _all(self.on_label, np.arange(self.spec.classes, dtype=np.float64),
-                    self.spec.classes)
+        return _all(self.on_label, np.arange(self.spec.classes, dtype=np.float64))
 
     def met(self, codes: np.ndarray) -> np.ndarray:
-        """Returns which rows meet the conditions on columns, as they are and as they are written.
-
-        Args:
-            codes: float64 [n, columns], as `Release.arrays` returns them.
-
-        Returns:
-            bool [n].
-        """
+        """Returns which rows [n, columns] meet them, as they are and as written: bool [n]."""
         kept = np.ones(len(codes), bool)
         for condition in self.on_columns:
             values = codes[:, condition.place]
@@ -272,7 +264,7 @@ def _code(text: str, column: Column, value: str) -> float:
 def _require_possible(column: Column, conditions: list[Condition]) -> None:
     """Refuses conditions on one column that no record of the schema meets together."""
     if not conditions or all(c.null for c in conditions) or _all(
-            conditions, codes := candidates(column, conditions), len(codes)).any():
+            conditions, candidates(column, conditions)).any():
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
@@ -283,14 +275,9 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
 
 
 def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
-    """Returns codes of the schema, with the ends of every part that conditions distinguish.
+    """Returns codes of a column, without null: float64 [n].
 
-    Args:
-        column: The column.
-        conditions: Conditions on it.
-
-    Returns:
-        float64 [n], without null.
+    The ends of every part that the conditions distinguish are among them.
     """
     if column.categories:
         return np.arange(len(column.categories), dtype=np.float64)
@@ -303,12 +290,9 @@ def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
     return np.array([*codes[(codes >= column.low) & (codes <= column.high)], *column.special])
 
 
-def _all(conditions: Iterable[Condition], codes: np.ndarray, count: int) -> np.ndarray:
-    """Returns which codes meet all conditions, bool [count]."""
-    kept = np.ones(count, bool)
-    for condition in conditions:
-        kept &= condition.met(codes)
-    return kept
+def _all(conditions: Iterable[Condition], codes: np.ndarray) -> np.ndarray:
+    """Returns which codes meet all conditions, bool [n]."""
+    return np.all([np.ones(len(codes), bool), *(one.met(codes) for one in conditions)], 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +300,7 @@ class Narrowed:
     """A model that is restricted by conditions.
 
     Attributes:
-        model: Its arrays.
+        model: Its arrays [...].
         prior: The share of each class among the records that meet them, float64 [C]; None: equal.
         columns: The places of the columns that are restricted.
         share: The share of all records that meet them.
@@ -335,13 +319,7 @@ def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions
     Conditions on columns that stand in a constraint of the schema are left to rejection: mended
     rows have other values there than the model's. Mending reads no other column. So the law of
     mended rows that meet conditions on other columns is the law of the model's own rows that meet
-    them, mended.
-
-    Args:
-        method: The method.
-        model: The arrays of the release.
-        prior: The share of each class, float64 [C]; None: equal.
-        conditions: The conditions.
+    them, mended. `prior` is the share of each class, float64 [C], or None for equal shares.
 
     Raises:
         UserError: Where the model makes no such record.
@@ -369,7 +347,7 @@ def _wanted(column: Column, place: int, conditions: Conditions) -> Wanted:
     """Returns a set of values that holds all that meet the conditions on a column."""
     mine = [condition for condition in conditions.on_columns if condition.place == place]
     codes = np.array([*candidates(column, mine), np.nan])
-    met = codes[np.all([condition.met(codes) for condition in mine], 0)]
+    met = codes[_all(mine, codes)]
     if column.categories:
         return Wanted(tuple(met.tolist()))
     apart = np.isnan(met) | np.isin(met, column.special)
@@ -418,13 +396,7 @@ class Source:
 
 
 def finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> Finished:
-    """Returns records as a user takes them, from records as a method draws them.
-
-    Args:
-        spec: The schema.
-        x: float32 [n, *spec.shape].
-        y: Labels int [n].
-    """
+    """Returns records as a user takes them, from [n, *spec.shape] as a method draws them."""
     if isinstance(spec, TableSpec):
         return constraints.finished(spec, x, y)
     return Finished(np.round(x * 255).astype(np.uint8))
@@ -434,12 +406,9 @@ Key = TypeVar("Key")
 
 
 def key_at(fold_in: Callable[[Key, int], Key], key: Key, start: int) -> Key:
-    """Returns the key of the records from a place on; 32 bits are folded in at once.
+    """Returns the key of the records from a place on, a multiple of `CHUNK`.
 
-    Args:
-        fold_in: From a key and a number below `SEEDS` to another key.
-        key: The key of a seed.
-        start: The place of the first record, a multiple of `CHUNK`.
+    `fold_in` makes another key of a key and a number below `SEEDS`: 32 bits at once.
     """
     high, low = divmod(start, SEEDS)
     if high:  # no block of records starts at the last of these places
