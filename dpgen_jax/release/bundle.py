@@ -528,7 +528,7 @@ class Release:
     def stated(self) -> dict[str, bytes]:
         """Returns the bytes of privacy.json, statement.html and README.txt, by name."""
         return documents.files(self.privacy, self.spec, documents.of_release(
-            self.spec, self.classifies))
+            self.spec, self.classifies, self.method))
 
 
 def together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -121,6 +121,13 @@ def test_each_kind_of_release_is_used_as_it_can_be():
     assert "release.predict(x)" in classifier and "dpgen_jax.sample" not in classifier
 
 
+def test_a_folder_for_numpy_is_offered_only_where_there_can_be_one():
+    offered = {name for name in methods.NAMES if any(
+        "dpgen_jax.export" in line for line in documents.of_release(TABLE, False, name).commands)}
+    assert offered == {"marginals", "mixture", "prototypes"}
+    assert all(hasattr(methods.get(name), "for_numpy") for name in offered)
+
+
 def test_every_method_says_what_to_cite():
     assert methods.PAPERS.keys() == set(methods.NAMES)
     cited = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())["references"]
