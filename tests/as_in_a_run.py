@@ -23,7 +23,7 @@ from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
 from dpgen_jax.aggregation.mechanism import LocalMechanism
-from dpgen_jax.aggregation.moments import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.moments import CellVotes
 from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.teacher_votes import LabelVotes, OneHot
 from dpgen_jax.aggregation.topagg import TopKSign
@@ -97,7 +97,7 @@ def sources(name: str, *chunks: str) -> list:
 
 def one_of_each_bound() -> dict[str, Method]:
     """The method of `adversary` behind every bound of the library, and clients of a federation."""
-    from tests.planted import toy as adversary
+    from planted import toy as adversary
 
     def behind(bound, shape=adversary.SHAPE, message=lambda m: m, **fields):
         method = adversary.build(answer=lambda *args: message(adversary.answer(*args)))
@@ -120,8 +120,6 @@ def one_of_each_bound() -> dict[str, Method]:
         "SketchedSigns": behind(SketchedSigns(votes, CountSketch(3, 8, columns)), (rows, 24)),
         "FewRows": behind(FewRows(TopKSign(4, rows - 1), rows)),
         "OneHot": behind(OneHot(2, columns, rows, 1.0), (rows, 2 * columns)),
-        "NonNegativeL2": behind(NonNegativeL2(rows * columns, 4095, rows * columns),
-                                (1, rows * columns), lambda m: m.reshape(1, -1)),
         "CellVotes": behind(CellVotes(2 * columns, 40, 50), (1, 40), lambda m: m.reshape(1, -1)),
         "LabelVotes": behind(LabelVotes(rows), (rows, 1), lambda m: m[:, :1]),
         "clients": behind(norm, noise=RoundedGaussian(50.0)),
@@ -132,8 +130,7 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
     """Return for each bound (the operations that made integers of floats beside the check, the
     number of checks). checked: "loop", or "inline": the planted fault, the code before."""
     import hlo
-
-    from tests.planted import toy as adversary
+    from planted import toy as adversary
 
     if checked == "inline":
         for module in (clip, moments, teacher_votes, compression, compression, topagg):

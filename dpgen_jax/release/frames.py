@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import (
     PLAIN,
     TEXTS,
@@ -69,7 +69,7 @@ def series(column: Column, codes: np.ndarray) -> Any:
             np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
             ordered=column.kind == "ordinal" and column.written != "codes")
     if dtype in TEXTS:
-        return strings([text or None for text in forms.texts(column, codes)], dtype)
+        return strings([text or None for text in transform.texts(column, codes)], dtype)
     if dtype in ("date", "time"):
         return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
             null, _python_moments(column, codes), strict=True)], dtype=object)
@@ -103,7 +103,7 @@ def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
         return made if whole else np.where(null, np.nan, made).astype(dtype)
     if whole:
         return np.rint(np.where(null, 0, codes)).astype(dtype)
-    exact = forms.rounded(column, codes) if column.kind == "continuous" else codes
+    exact = transform.rounded(column, codes) if column.kind == "continuous" else codes
     made = exact.astype(dtype)
     # A number is rounded to the next of its type, which lies within the bounds.
     found = made.astype(np.float64)
@@ -117,13 +117,13 @@ def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
     """Returns dates, times and durations in the parts of a second of their type."""
     part = dtype[dtype.index("[") + 1:-1]
     size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
     ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
     return ticks.astype(dtype)
 
 
 def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
     """Returns dates, or the times of a day, as moments of Python; null as any."""
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
-    return [forms.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
+    return [transform.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
             for second in seconds.tolist()]

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError, Wanted
-from dpgen_jax.data.table import constraints, forms, transform
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.constraints import Finished
 
 if TYPE_CHECKING:  # an exported folder has this module, and no methods
@@ -103,7 +103,7 @@ class Conditions:
             values = codes[:, condition.place]
             kept &= condition.met(values)
             if condition.column.kind == "continuous":  # six digits are written
-                kept &= condition.met(forms.rounded(condition.column, values))
+                kept &= condition.met(transform.rounded(condition.column, values))
         return kept
 
 
@@ -187,7 +187,7 @@ def _of_value(name: str, value: object, columns: Named) -> Condition:
 def _text(value: object, column: Column) -> str:
     """Returns a value as a file holds it."""
     is_null = str(value) in NULLS and not isinstance(value, str)
-    return NULL if is_null else forms.python_text(value, column)
+    return NULL if is_null else transform.python_text(value, column)
 
 
 def _unknown(name: str, columns: Named) -> UserError:
@@ -252,11 +252,11 @@ def _code(text: str, column: Column, value: str) -> float:
                             f"{nearest(value, column.categories)}; known: "
                             f"{', '.join(column.categories[:20])}")
         return float(column.categories.index(value))
-    code = forms.reader(column)(value)
+    code = transform.reader(column)(value)
     if code is None and column.unit:  # a number may be without its unit
-        code = forms.number(value)
+        code = transform.number(value)
     if code is None or (column.kind == "integer" and not code.is_integer()):
-        kind = column.kind if forms.is_plain(column) else f"a {forms.what(column)}"
+        kind = column.kind if transform.is_plain(column) else f"a {transform.what(column)}"
         raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
     return code
 
@@ -268,8 +268,8 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
-              else f"lies from {column.low:g} to {column.high:g}" if forms.is_plain(column)
-              else "lies from {} to {}".format(*forms.texts(column, np.array(
+              else f"lies from {column.low:g} to {column.high:g}" if transform.is_plain(column)
+              else "lies from {} to {}".format(*transform.texts(column, np.array(
                   [column.low, column.high]))))
     raise UserError(f"no record can meet {texts}: column {column.name} {within} in the schema")
 
@@ -356,7 +356,7 @@ def _wanted(column: Column, place: int, conditions: Conditions) -> Wanted:
         return Wanted(tuple(met.tolist()))
     # What is rounded to the ends belongs to them; of whole numbers the ends are themselves.
     size = 0.0 if column.kind == "integer" and column.scale == "linear" else (
-        1.0 if column.kind == "integer" else forms.step(column) or 0.0)
+        1.0 if column.kind == "integer" else transform.step(column) or 0.0)
     ends = np.array([inside.min() - size / 2, inside.max() + size / 2])
     low, high = transform.unit(column, ends).tolist()
     return Wanted(tuple(met[apart].tolist()), low, high)
@@ -517,7 +517,7 @@ class Sampler:
             raise UserError(
                 f"{self.found:,} of {self.n:,} records that meet "
                 f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; ask "
-                "for fewer, widen the conditions, or raise --max-tries")
+                f"for fewer, widen the conditions, or raise {option('max_tries')}")
 
 
 class _Shares:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import UserError, nearest, one_line
+from dpgen_jax.core.errors import UserError, nearest, one_line, worded
 from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec
 from dpgen_jax.release import files, numpy_samplers, sampling
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished, key_at
@@ -49,7 +49,7 @@ class Generator:
     guarantee: str
 
     def sampler(self, n: int, labels: np.ndarray | None = None, seed: int | None = None,
-                where: Any = None) -> Sampler:
+                where: Any = None, max_tries: int | None = None) -> Sampler:
         """Returns n records in blocks, as `Release.stream` of the library does.
 
         Raises:
@@ -58,7 +58,8 @@ class Generator:
         seed = secrets.randbits(31) if seed is None else seed % SEEDS
         source = Source(functools.partial(self._draw, numpy_samplers.key_of(seed)),
                         functools.partial(finished, self.spec), self.prior)
-        return Sampler(source, sampling.parse_conditions(where, self.spec), n, labels, seed)
+        return Sampler(source, sampling.parse_conditions(where, self.spec), n, labels, seed,
+                       max_tries)
 
     def _draw(self, key: np.ndarray, start: int, labels: np.ndarray) -> np.ndarray:
         # A block of fixed length, as the library draws: its random numbers depend on the length.
@@ -121,6 +122,7 @@ def command(folder: Path, argv: list[str]) -> None:
     parser.add_argument("--out", type=Path, required=True, help="FILE.csv (tables) or FILE.npz")
     parser.add_argument("--label", nargs="+", default=[], help="classes, in equal shares")
     parser.add_argument("--where", action="append", help='a condition, as "age>=60"')
+    parser.add_argument("--max-tries", type=int, help="records that may be drawn to meet --where")
     parser.add_argument("--seed", type=int, help="repeats a draw")
     args = parser.parse_args(argv)
     generator = load(folder)
@@ -129,7 +131,8 @@ def command(folder: Path, argv: list[str]) -> None:
         raise UserError(f"{args.out}: the ending must be one of {', '.join(endings)}")
     if args.out.exists():
         raise UserError(f"{args.out} exists; name another --out")
-    sampler = generator.sampler(args.n, numbers(generator.spec, args.label), args.seed, args.where)
+    sampler = generator.sampler(args.n, numbers(generator.spec, args.label), args.seed, args.where,
+                                args.max_tries)
     files.write(args.out, OPENERS[args.out.suffix], generator.spec, args.n, sampler)
     print(f"guarantee: {generator.guarantee}")
     print(*sampler.report(), f"{args.n:,} synthetic records: {args.out}", sep="\n")
@@ -138,7 +141,8 @@ def command(folder: Path, argv: list[str]) -> None:
 def main(folder: Path) -> None:
     """Runs `command` on the arguments of the process; an error is one line."""
     try:
-        command(folder, sys.argv[1:])
+        with worded(on_command_line=True):
+            command(folder, sys.argv[1:])
     except (UserError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         sys.exit(2)
@@ -146,7 +150,7 @@ def main(folder: Path) -> None:
 
 SOURCES = (
     "core/__init__", "core/errors", "core/schema", "data/table/__init__",
-    "data/table/forms", "data/table/transform", "data/table/constraints",
+    "data/table/transform", "data/table/constraints",
     "release/__init__", "release/files", "release/sampling", "release/numpy_samplers",
     "release/standalone")
 """The files of this library that a folder holds."""

@@ -133,4 +133,4 @@ print(*(name for name in sys.modules if name.startswith("dpgen_jax.")))"""
                 if name.split(".")[0] in {"run", "federated", "audit", "private", "evaluation"}}
     assert {name for name in loaded if name.startswith("data")} <= {
         "data", "data.table", "data.table.columns", "data.table.constraints",
-        "data.table.forms", "data.table.transform"}
+        "data.table.transform"}

@@ -157,6 +157,8 @@ def test_a_folder_needs_numpy_alone(call, tmp_path):
     assert "ill=yes: exact, by the model" in done.stdout
     done = alone("--n", "20", "--where", "sex=f", "--out", "z.npz")
     assert done.returncode == 0 and "sex=f: by rejection, " in done.stdout
+    refused = alone("--n", "9", "--max-tries", "3", "--where", "pay=1", "--out", "y.csv")
+    assert "widen the conditions, or raise --max-tries" in refused.stderr
     refused = alone("--where", "sex=x", "--out", "y.csv")
     assert refused.returncode == 2 and refused.stderr.startswith("error: sex=x: 'x' is no value")
 

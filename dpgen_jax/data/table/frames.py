@@ -17,7 +17,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import draft, forms, tables
+from dpgen_jax.data.table import draft, tables, transform
 from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
 from dpgen_jax.data.table.schema import Schema
 
@@ -80,7 +80,7 @@ def content_of_frame(frame: pd.DataFrame) -> str:
 
 def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, first: int = 0,
                    is_draft: bool = False) -> Cells:
-    """Returns the cells of a frame, each by its own value (`forms.python_reader`).
+    """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
     Args:
         source: Its name, for errors.
@@ -118,11 +118,11 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     values = series.astype(object).where(series.notna(), "").tolist()
     kind = getattr(series.dtype, "numpy_dtype", series.dtype)
     is_float = isinstance(kind, np.dtype) and kind.kind == "f"
-    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else transform.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values: their last digits do not matter
-    read, texts = forms.python_reader(column, exact), []
+    read, texts = transform.python_reader(column, exact), []
     try:
         for value in values:
             texts.append(read(value))
@@ -231,7 +231,7 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     kind = series.dtype
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
-                "categories": [forms.python_text(category, None) for category in kind.categories]}
+                "categories": [transform.python_text(text, None) for text in kind.categories]}
     if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
         return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
             "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
