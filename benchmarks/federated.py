@@ -33,19 +33,21 @@ from flax.serialization import msgpack_restore, msgpack_serialize, to_state_dict
 from matplotlib.figure import Figure
 
 from benchmarks import common, training
+from benchmarks.client_likeness import by_client
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import ideal_noise
 from dpgen_jax.accountant.ledger import account, read
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, digest, to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data import clients, without_empty_slots
 from dpgen_jax.data.clients import Classifier, Range
-from dpgen_jax.evaluation import fidelity, inception
-from dpgen_jax.evaluation.fidelity import by_client
+from dpgen_jax.evaluation import fidelity, pretrained
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.results import Real
 from dpgen_jax.run import lifecycle, planning
 
 # The two federations of the debugging task: clients believed to be sound, and suspect ones.
@@ -62,14 +64,7 @@ READER_SAMPLES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Federation:
-    """The clients of one run.
-
-    Attributes:
-        name: "sound" or "suspect".
-        dataset: Their records.
-        clients: How many take part with their records.
-        faulty: How many of these invert their images.
-    """
+    """The clients of one run."""
 
     name: str
     dataset: data.Dataset
@@ -79,26 +74,18 @@ class Federation:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How clients are chosen.
-
-    Attributes:
-        choice: One of CHOICES.
-        accuracy: The most of suspect clients and the least of sound ones; None for the quartiles,
-            which are read from the clients' records.
-        public: The images that a public CNN learns from.
-        epsilon: What a bought CNN may cost.
-        delta: Of the same promise.
-        reader: Where the run that pays for a bought CNN is kept.
-        preset: The preset of Fed-Avg GAN for that run.
-        course: How a CNN is trained.
-    """
+    """How clients are chosen, and what that may cost."""
 
     choice: str
     accuracy: tuple[float, float] | None = None
+    """The most of suspect clients and the least of sound ones; None for the quartiles, which are
+    read from the clients' records."""
     public: data.Dataset | None = None
+    """The images that a public CNN learns from."""
     epsilon: float = 1.0
     delta: float = 1e-5
     reader: Path | None = None
+    """The folder of the run that pays for a bought CNN, by this preset of Fed-Avg GAN."""
     preset: str = "femnist"
     course: fidelity.Course = fidelity.FULL
 
@@ -110,16 +97,7 @@ def named(dataset: data.Dataset, count: int) -> data.Dataset:
 
 def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
                                                                                       Federation]:
-    """Choose the clients of both federations.
-
-    Args:
-      dataset: Images whose clients are named, without the fault.
-      options: How clients are chosen.
-      cnn: A classifier trained on the clients' records.
-
-    Raises:
-      UserError: Too few clients are chosen, or the bounds are missing.
-    """
+    """Choose the clients of both federations."""
     if options.choice == "halves":
         return _halves(dataset, FAULTY["halves"])
     with_fault, faulty = clients.flipped(dataset, FAULTY[options.choice], seed=0)
@@ -188,7 +166,7 @@ def _reader(dataset: data.Dataset, options: Options
                                    options.course)
         return _reads(cnn), f"trained on {public.name}, which is public", ()
     release, rows = _bought(dataset, options)
-    x, y = release.sample(READER_SAMPLES, seed=0)
+    x, y = release.arrays(READER_SAMPLES, seed=0)
     cut = READER_SAMPLES // 10
     cnn = fidelity.train_judge((x[cut:], y[cut:]), (x[:cut], y[:cut]), options.course)
     return _reads(cnn), (f"trained on samples of a release of Fed-Avg GAN on these clients, for "
@@ -200,7 +178,7 @@ def _bought(dataset: data.Dataset, options: Options
     """Train Fed-Avg GAN over all clients; also return the events that this costs."""
     config = presets.get("fedavg_gan", options.preset)[1].config
     everyone, config = planning.federated(dataset, config)
-    release = trained(lifecycle.Request(
+    release = trained(lifecycle.Resolved(
         "fedavg_gan", options.preset, config, Budget(options.epsilon, options.delta),
         out=options.reader), everyone)
     spent = account(read(RunFolder(options.reader).ledger)).spent()
@@ -212,7 +190,6 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
     Args:
       path: The file; it is as private as the records that the CNN learnt from.
-      train: Trains the CNN.
     """
     if not path.exists():
         cnn = train()
@@ -223,20 +200,13 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
     return fidelity.Judge(**msgpack_restore(path.read_bytes()))
 
 
-def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
-    """Run a request, or go on with it; one that is finished is loaded.
-
-    Args:
-      request: What is asked for, with the folder of the run.
-      dataset: The records.
-    """
+def trained(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
         return training.run(dataclasses.replace(request, accept_uncovered=True), dataset)
 
 
-SAMPLES = 4000
 PRESETS = {"gswgan": "federated", "fedavg_gan": "femnist"}
 READER_SHARE = 0.5
 """The share of epsilon that pays for a bought classifier."""
@@ -247,9 +217,6 @@ class Case:
     """One run of the benchmark.
 
     Attributes:
-        federation: "sound" or "suspect".
-        method: The method.
-        preset: The preset.
         noise: The noise multiplier; None where it follows from epsilon.
     """
 
@@ -266,37 +233,36 @@ class Case:
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--dataset", default="idx:mnist")
-    parser.add_argument("--classes", type=int, help="of a data set that leaves a choice")
-    parser.add_argument("--image-size", type=int)
-    parser.add_argument("--clients", type=int, default=200,
+    script = common.Script("federated", __doc__, record="--json")
+    script.add_argument("--dataset", default="idx:mnist")
+    script.add_argument("--classes", type=int, help="of a data set that leaves a choice")
+    script.add_argument("--image-size", type=int)
+    script.add_argument("--clients", type=int, default=200,
                         help="to simulate, where the data set names none")
-    parser.add_argument("--choice", choices=CHOICES,
+    script.add_argument("--choice", choices=CHOICES,
                         help="how clients are chosen; private, as the papers do, where the data "
                         "set names them, else halves")
-    parser.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
+    script.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
                         help="the most of suspect clients and the least of sound ones")
-    parser.add_argument("--public", help="the data set of --choice public")
-    parser.add_argument("--federations", nargs="+", default=["sound", "suspect"],
+    script.add_argument("--public", help="the data set of --choice public")
+    script.add_argument("--federations", nargs="+", default=["sound", "suspect"],
                         choices=("sound", "suspect"))
-    parser.add_argument("--methods", nargs="+", default=["gswgan"], choices=PRESETS)
-    parser.add_argument("--presets", nargs="+", default=[], metavar="METHOD=NAME")
-    parser.add_argument("--epsilon", type=float, default=10.0)
-    parser.add_argument("--noise", type=float, nargs="+",
+    script.add_argument("--methods", nargs="+", default=["gswgan"], choices=PRESETS)
+    script.add_argument("--presets", nargs="+", default=[], metavar="METHOD=NAME")
+    script.add_argument("--epsilon", type=float, default=10.0)
+    script.add_argument("--noise", type=float, nargs="+",
                         help="noise multipliers in the place of an epsilon")
-    parser.add_argument("--steps", type=int, help="those of the preset if left out")
-    parser.add_argument("--samples", type=int, default=SAMPLES)
-    parser.add_argument("--fast", action="store_true", help="a CNN that is trained in a minute")
-    parser.add_argument("--inception", type=Path, help="weights for the FID of the papers")
-    parser.add_argument("--out", type=Path, help="run folders; temporary ones if left out")
-    parser.add_argument("--json", type=Path, help="the results file")
-    return parser.parse_args(argv)
+    script.add_argument("--steps", type=int, help="those of the preset if left out")
+    script.add_argument("--samples", type=int, default=4000)
+    script.add_argument("--fast", action="store_true", help="a CNN that is trained in a minute")
+    script.add_argument("--inception", type=Path, help="weights for the FID of the papers")
+    script.add_argument("--out", type=Path, help="run folders; temporary ones if left out")
+    args = script.begin(argv)
+    args.script = script
+    return args
 
 
 def loaded(args: argparse.Namespace) -> data.Dataset:
-    """Load the data set, with clients and a held-out part."""
     dataset = data.load(args.dataset, classes=args.classes, image_size=args.image_size)
     if dataset.x_test is None:
         raise UserError(f"{dataset.name} has no held-out part, on which samples are measured: put "
@@ -305,7 +271,6 @@ def loaded(args: argparse.Namespace) -> data.Dataset:
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
-    """List the runs."""
     named = PRESETS | dict(text.partition("=")[::2] for text in args.presets)
     return [Case(federation, method, named[method], noise) for method, noise, federation in
             itertools.product(args.methods, args.noise or [None], args.federations)]
@@ -327,18 +292,17 @@ def delta(dataset: data.Dataset) -> float:
 
 
 def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: Path
-            ) -> tuple[lifecycle.Request, data.Dataset]:
+            ) -> tuple[lifecycle.Resolved, data.Dataset]:
     """Return what is asked for, in a folder whose name changes with it, and the data set."""
-    preset = presets.get(case.method, case.preset)[1]
-    fields = {"steps": args.steps, "sigma": case.noise}
-    config = dataclasses.replace(preset.config, **{
-        name: value for name, value in fields.items() if value is not None})
+    changed = {"steps": args.steps, "sigma": case.noise}
+    config = dataclasses.replace(presets.get(case.method, case.preset)[1].config, **{
+        name: value for name, value in changed.items() if value is not None})
     part, config = planning.federated(dataset, config)
     budget = Budget(args.epsilon if case.noise is None else math.inf, delta(dataset))
     known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
         entry.what for entry in part.uncovered]])[:10]
     name = f"{case.method}-{case.federation}-{known}"
-    return lifecycle.Request(case.method, case.preset, config, budget, out=root / name), part
+    return lifecycle.Resolved(case.method, case.preset, config, budget, out=root / name), part
 
 
 def bytes_of_a_step(method: str, config: Any, spec: Any) -> dict[str, int]:
@@ -362,10 +326,9 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
 
 def measured(case: Case, args: argparse.Namespace, federation: Federation,
              dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
-    """Train and measure one run, or go on with it; return its row and some samples."""
     request_of_run, part = request(case, args, federation.dataset, root)
     release = trained(request_of_run, part)
-    x, y = release.sample(args.samples, seed=0)
+    x, y = release.arrays(args.samples, seed=0)
     shown = x[np.argsort(y, kind="stable")][::max(1, args.samples // 100)][:100]
     how = digest([args.samples, args.fast, str(args.inception)])[:6]
     path = request_of_run.out.with_name(f"{request_of_run.out.name}.{how}.json")
@@ -380,8 +343,8 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
     """Measure a release."""
     features = None
     if args.inception is not None:
-        weights = inception.load(args.inception)
-        features = lambda x: inception.features(weights, x)  # noqa: E731
+        weights = pretrained.INCEPTION.load(args.inception)
+        features = lambda x: pretrained.INCEPTION.features(weights, x)  # noqa: E731
     real, part = without_empty_slots(dataset), without_empty_slots(federation.dataset)
     row = dataclasses.asdict(case) | {
         "clients": federation.clients, "inverted_clients": federation.faulty,
@@ -389,9 +352,10 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
         "bytes_of_a_step": bytes_of_a_step(case.method, release.config, release.spec),
         "cost": cost(case.method, release.config, release.spec, 1 / release.config.n_clients),
         "privacy": release.privacy,
-        **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
-                            (real.x_train, real.y_train), cnn,
-                            features and fidelity.Inception(features))}
+        "fidelity": Assessment.of([fidelity.fidelity(
+            [samples], Real(real.spec, (dataset.x_test, dataset.y_test),
+                            (real.x_train, real.y_train)),
+            cnn, features and fidelity.Inception(features))], {}).json()["fidelity"]}
     row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn, features)
     row.pop("not_covered_by_epsilon")
     if case.federation == "sound":
@@ -417,35 +381,31 @@ def picture(grids: dict[str, np.ndarray], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
+def run(args: argparse.Namespace, root: Path) -> Path:
     """Run all cases; write the record after each."""
-    where, dataset = common.machine(), loaded(args)
+    dataset, course = loaded(args), fidelity.COURSES["fast" if args.fast else "full"]
     real = without_empty_slots(dataset)
     kept = root / f"cnn-{digest([args.dataset, args.classes, args.image_size, args.fast])[:10]}"
     cnn = trained_once(kept, lambda: fidelity.train_judge(
-        (real.x_train, real.y_train), (dataset.x_test, dataset.y_test),
-        fidelity.COURSES["fast" if args.fast else "full"], log=print))
+        (real.x_train, real.y_train), (dataset.x_test, dataset.y_test), course, log=print))
     chosen = options(args, dataset, root)
     both = federations(dataset, chosen, cnn)
-    out = args.json or common.RESULTS / f"federated-{dataset.name}.json"
-    rows, grids = [], {}
+    stem, rows, grids = f"federated-{dataset.name}", [], {}
     for case in cases(args):
         row, grids[case.title] = measured(case, args, both[case.federation], dataset, cnn, root)
         rows.append(row)
         results = {"choice": chosen.choice, "runs": rows,
                    "brightness_of_the_data": float(real.x_train.mean() / 255)}
-        common.write(common.record("federated", argv, [0], results, where), out)
-        picture(grids, out.with_suffix(".png"))
-    return out
+        picture(grids, args.script.save(results, [0], stem).with_suffix(".png"))
+    return args.script.path(stem)
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and print where its record is."""
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     with tempfile.TemporaryDirectory() as scratch:
-        print(run(args, args.out or Path(scratch), argv))
+        print(run(args, args.out or Path(scratch)))
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -21,13 +21,12 @@ from typing import get_args
 
 from benchmarks.papers import page, registry, runner
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import State
 from dpgen_jax.run import capacity
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,7 +71,6 @@ def state(row: Row) -> str:
 
 
 def listed(rows: Sequence[Row]) -> str:
-    """Return a line for each row: name, data, memory, hours, whether it is measured, command."""
     memory = capacity.memory()
     lines = [("row", "data", "memory", "hours", "state", "command"), *(
         (row.name, row.source().title, page.memory_text(row, memory), hours(row), state(row),
@@ -84,7 +82,6 @@ def listed(rows: Sequence[Row]) -> str:
 
 
 def write_page() -> None:
-    """Write docs/papers.md."""
     from benchmarks import results_page
 
     path = results_page.ROOT / "docs/papers.md"
@@ -93,7 +90,6 @@ def write_page() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run the command."""
     args = parse(argv)
     if args.page:
         return write_page()
@@ -111,4 +107,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -9,12 +9,13 @@ from benchmarks.images import Protocol, likeness, usefulness
 from benchmarks.papers import page
 from benchmarks.papers.rows import SOURCES, Command, Nothing, Row, Training
 from dpgen_jax import presets
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import utility
-from dpgen_jax.run import fitting, lifecycle
+from dpgen_jax.run import lifecycle, resolve
 
 PAPERS = {name: Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
     ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.ALL_CLASSIFIERS))}
@@ -34,15 +35,7 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
     """Run a row, or go on with it where it stopped.
 
     Args:
-      row: The row.
-      out: The folder of run folders.
-      weights: A file of Inception-v3 weights, for FID.
       state: Where the state of teachers and critics lies, as `train --state` takes it.
-      as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
-        training does not go on.
-
-    Raises:
-      UserError: There is nothing to run, its data are absent, or what it runs fails.
     """
     if isinstance(row.work, Nothing):
         raise UserError(f"{row.name} cannot be run: {row.work.why}")
@@ -60,6 +53,9 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
 
 
 def _command(row: Row, work: Command, state: str, weights: Path | None) -> Path:
+    if not work.exists():
+        raise UserError(f"{row.name} was measured by {work.command(row.name)}, which answered its "
+                        "question and was removed; docs/results.md names a commit that has it")
     more: list[str | Path] = []
     if state != "device":
         if work.module not in WITH_STATE:
@@ -76,18 +72,18 @@ def _command(row: Row, work: Command, state: str, weights: Path | None) -> Path:
 def _training(row: Row, work: Training, folder: Path, weights: Path | None, state: str | None
               ) -> Path:
     """Run a row that is one training; without a state that goes no further."""
-    cli.use_all_cores()
+    terminal.use_all_cores()
     where = common.machine()
     config, budget = work.request()
     tell(f"{row.name}: {work.method} {work.preset} in {folder}")
     name, preset = presets.get(work.method, work.preset)
-    dataset = fitting.load_preset_data(name, preset, SOURCES[work.data].spec)
+    dataset = resolve.load_preset_data(name, preset, SOURCES[work.data].spec)
     parts = folder / "benchmark"
     if state is None:
         release = lifecycle.load(folder)
         parts /= f"at-{release.privacy['steps']}"
     else:
-        release = images.train(lifecycle.Request(
+        release = images.train(lifecycle.Resolved(
             work.method, work.preset, config, budget,
             Runtime(moments=page.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
             folder, accept_uncovered=True), dataset)

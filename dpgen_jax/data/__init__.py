@@ -13,13 +13,18 @@ if TYPE_CHECKING:
         RECORDED,
         SOURCES,
         SPECS,
+        Source,
         content,
         from_arrays,
         load,
+        recorded,
+        require_applicable,
+        require_label,
     )
 
-__all__ = ["RECORDED", "SOURCES", "SPECS", "Dataset", "Uncovered", "content", "from_arrays",
-           "kind_of", "load", "without_empty_slots"]
+__all__ = ["RECORDED", "SOURCES", "SPECS", "Dataset", "Source", "Uncovered", "content",
+           "from_arrays", "kind_of", "load", "recorded", "require_applicable", "require_label",
+           "without_empty_slots"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,190 @@
+"""The benchmarks run at toy size and say what they measured; no test here is about speed."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import aggregation, common, steps
+from dpgen_jax import presets
+from dpgen_jax.aggregation import teacher_votes
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.methods import gpate
+from dpgen_jax.nets.image import DiscriminatorNet
+from dpgen_jax.run.capacity import choose_layout
+
+pytestmark = pytest.mark.long
+
+TOY = ["--preset", "glyphs", "--teachers", "2", "--chunk", "1", "--devices", "1", "--beside", "0",
+       "--matmul", "64"]
+AS_IN_A_RUN = "--xla_backend_optimization_level=0"
+
+
+def mnist():
+    return presets.get("datalens", "mnist-eps1")[1]
+
+
+def test_published_operations_on_mnist():
+    macs = 196 * 25 * 11 * 11 + 49 * 25 * 21 * 42 + 2068 * 256 + 266
+    assert steps.published_macs(DiscriminatorNet(), mnist().spec) == macs
+    assert steps.published_flops(mnist().config, mnist().spec, 15) == 2 * macs * 210
+
+
+def test_a_training_that_was_resumed_took_all_its_starts():
+    """A training of 3.5 hours in two starts was shown as the 1.7 hours of its second."""
+    rows = [{"seconds": at} for at in (60.0, 80.0, 100.0, 50.0, 90.0, 5.0)]
+    assert common.training_seconds(rows) == 100 + 90 + 5
+    assert common.training_seconds(rows[:1]) == 60
+
+
+def test_fewer_records_than_the_batch_cost_less():
+    config = dataclasses.replace(mnist().config, batch=30)
+    macs = steps.published_macs(config.discriminator, mnist().spec)
+    assert steps.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
+
+
+def test_steps_writes_and_prints_a_record(tmp_path, capsys):
+    out = tmp_path / "steps.json"
+    assert steps.main([*TOY, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert capsys.readouterr().out == f"{out}\n"
+    assert set(record) == {"benchmark", "command", "machine", "versions", "git", "seeds", "date",
+                           "results"}
+    assert record["benchmark"] == "steps" and record["seeds"] == [0]
+    assert record["command"] == " ".join(["python -m benchmarks.steps", *TOY])
+    case, = record["results"]["cases"]
+    assert len(case["seconds_per_step"]["all"]) == 3
+    assert case["compilations"] == 1
+    assert case["records_per_teacher"] == 20
+    assert case["published_flops_per_step"] == 2 * case["published_flops_per_teacher"]
+    assert 0 < case["state_bytes"] < case["peak_resident_bytes"]
+    for share in ("fraction_of_matmul_rate", "aggregation_share", "generator_share"):
+        assert case[share] > 0
+
+
+def test_the_plain_loop_computes_what_the_library_computes():
+    """With the emitters of a run: those of conftest.py round the two programs differently, and a
+    single vote that flips moves the generator by more."""
+    case = {"kind": "plain", "preset": "glyphs", "teachers": 2, "chunk": 1, "devices": 1}
+    measured = common.apart(steps.MODULE, case, {"XLA_FLAGS": AS_IN_A_RUN})
+    assert set(measured["seconds_per_step"]) == {"shard_map", "plain"}
+    assert measured["largest_difference_of_generator_weights"] < 1e-4
+
+
+def test_pmap_computes_what_shard_map_computes():
+    measured = steps.measure_beside(steps.Case(
+        kind="parallel", preset="glyphs", teachers=3, chunk=1, devices=2))
+    assert set(measured["ratio"]) == {"pmap / shard_map"}
+    assert measured["largest_difference_of_generator_weights"] == 0
+
+
+def test_a_record_can_be_written_to_a_folder(tmp_path):
+    record = common.record("steps", [], [0], {})
+    assert common.write(record, tmp_path) == tmp_path / "steps.json"
+    assert common.write(record, tmp_path / "new/other.json").is_file()
+
+
+@pytest.mark.slow
+def test_a_configuration_that_fails_says_why_and_is_left_out():
+    args, _ = steps.parse([*TOY[:-4], "--beside", "0"])
+    case = steps.plan(args)[0][0] | {"devices": 3}
+    failed = common.apart(steps.MODULE, case, {"JAX_NUM_CPU_DEVICES": "1"})
+    assert failed == {"error": "3 devices were asked for, 1 are there"}
+    assert steps.linearity([case | failed]) == []
+
+
+def test_linearity_compares_numbers_of_teachers_of_one_layout():
+    case = {"preset": "p", "chunk": 1, "devices": 1}
+    entry, = steps.linearity([
+        case | {"teachers": n, "seconds_per_teacher": 6 / n + 2.0,
+                "seconds_per_teacher_without_generator": 2.0} for n in (6, 3)])
+    assert entry["teachers"] == [3, 6]
+    assert entry["seconds_per_teacher_last_to_first"] == pytest.approx(3 / 4)
+    assert entry["seconds_per_teacher_without_generator_last_to_first"] == 1
+
+
+def test_ways_are_timed_in_turns_and_warm_up_is_not_counted():
+    calls = []
+    timed = common.side_by_side({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")},
+                                repeats=3, warmup=1)
+    assert "".join(calls) == "abbaabba"
+    assert all(len(t["all"]) == 3 and t["median"] in t["all"] for t in timed.values())
+
+
+def test_a_median_of_fewer_than_three_steps_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        steps.parse(["--repeats", "2"])
+    assert "at least 3" in capsys.readouterr().err
+
+
+def gnmax():
+    """A small case in which test and arg max both depend on the noise."""
+    spec = dataclasses.replace(mnist().spec, height=4, width=4)
+    config = gpate.Config(teachers=40, batch=3, projection=4, bins=5, sigma=2.0, sigma_ratio=2.0,
+                          threshold=0.5, clip=1e-4)
+    return gpate.build(config, spec), aggregation.gradients(gpate.mechanism(config, spec), 16, 7)
+
+
+@pytest.mark.parametrize("chunk", [1, 16])
+def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
+    method, x = gnmax()
+    layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
+    ours = aggregation.library(method, x, layout, seed=1)
+    matrices, released, moved = aggregation.seeded_step(ours, seed=1)
+    noises = aggregation.noises(method.mechanism, seed=1)
+    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *noises)
+    np.testing.assert_allclose(released, plain[0], rtol=2e-7)  # zeros are equal
+    np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
+    assert 0 < np.count_nonzero(released) < released.size
+    other = aggregation.noises(method.mechanism, seed=2)
+    assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0] != released).any()
+    assert isinstance(ours.bits, OsBits)  # from here on, as in a run
+
+
+def test_each_teacher_votes_for_the_bin_of_algorithm_2():
+    method, x = gnmax()
+    bound = method.mechanism.bound
+    rng = np.random.default_rng(3)
+    matrices = rng.standard_normal((3, 4, 16)).astype(np.float32) / 2
+    used = set()
+    for teacher in x / 4:  # shorter, so that the inner bins are used too
+        votes = bound.project(None, teacher_votes.project(matrices, teacher)).reshape(3, 4, 5)
+        for j in range(3):
+            columns = (teacher[None, j] @ matrices[j].T).T
+            plain = [aggregation.histogram(method.mechanism, column) for column in columns]
+            np.testing.assert_array_equal(votes[j], plain)
+            used |= set(np.argmax(plain, -1).tolist())
+    assert used == set(range(5))
+
+
+@pytest.mark.slow
+def test_aggregation_writes_a_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(aggregation, "whole_step", lambda preset, n, seed: SimpleNamespace(
+        step=lambda: sum(range(10_000 * n))))  # two published networks take long to compile
+    arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk",
+                 "--step-teachers", "10", "12", "--repeats", "3"]
+    out = tmp_path / "aggregation.json"
+    assert aggregation.main([*arguments, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert record["command"] == " ".join(["python -m benchmarks.aggregation", *arguments])
+    results = record["results"]
+    assert results["queries"] == 150 and results["dimension"] == 784
+    assert set(results["agreement"]) == {"chunk 1"}
+    for clock in ("wall", "processor"):
+        assert all(len(t["all"]) == 3 for t in results[clock]["seconds"].values())
+        assert set(results[clock]["ratio"]) == {"chunk 1"}
+    assert [results[name] for name in ("teachers", "samples", "projections", "bins")] == [
+        20, 15, 10, 10]
+
+
+def test_a_share_is_of_the_step_on_the_line_through_two():
+    args, _ = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
+    seconds = {"numpy": 6.0, "chunk 1": 3.0, "chunk 16": 2.0, "step of 10": 7.0, "step of 20": 9.0}
+    found = aggregation.conclude({n: {"median": s} for n, s in seconds.items()}, 1, args)
+    assert found["step_seconds_per_teacher"] == pytest.approx(0.2)
+    assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
+    assert found["share"] == pytest.approx(3 / 85)
+    assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
