@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
 from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
@@ -236,8 +237,8 @@ def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None
                ) -> tuple[int, ...]:
     """Returns the shape of an image, which must be that of the first one, if there is one."""
     if first not in (None, shape):
-        raise UserError(f"{name} has shape {shape}, the first image {first}; "
-                        "pass --image-size N to resize all")
+        raise UserError(f"{name} has shape {shape}, the first image {first}; pass "
+                        f"{option('image_size', 'N')} to resize all")
     return shape
 
 
@@ -321,7 +322,7 @@ def declared_classes(names: str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     if isinstance(names, str):
         names = _lines(Path(names)) if _is_path(names) else names.split(",")
-    return checked_classes([str(name).strip() for name in names], "--class-names")
+    return checked_classes([str(name).strip() for name in names], option("class_names"))
 
 
 def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
@@ -345,7 +346,7 @@ def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
 def fixed_classes(name: str, actual: int, declared: int | None) -> int:
     """Returns the number of classes of a source that publishes it; another one is refused."""
     if declared not in (None, actual):
-        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
+        raise UserError(f"{name} has {actual} classes, {option('classes', declared)} was given; "
                         "drop the option")
     return actual
 
@@ -358,8 +359,8 @@ def with_names(data: Dataset, names: tuple[str, ...]) -> Dataset:
     if not names or not isinstance(data.spec, ImageSpec):
         return data
     if len(names) != data.spec.classes:
-        raise UserError(f"--class-names has {len(names)} names, {data.name} {data.spec.classes} "
-                        "classes; name each once")
+        raise UserError(f"{option('class_names')} has {len(names)} names, {data.name} "
+                        f"{data.spec.classes} classes; name each once")
     return dataclasses.replace(data, spec=dataclasses.replace(data.spec, class_names=names))
 
 

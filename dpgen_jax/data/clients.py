@@ -36,6 +36,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
@@ -52,12 +53,13 @@ def client_count(dataset: Dataset, clients: int | None) -> int:
     """Returns U, the number of clients to simulate, which the user requests."""
     n = len(dataset.y_train)
     if clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: pass --clients N, or "
-                        "an npz: file with an array client_id")
+        raise UserError(f"{dataset.name} does not say who holds which record: pass "
+                        f"{option('clients', 'N')}, or an npz: file with an array client_id")
     _check(clients)
     if clients > n:
         raise UserError(f"{n:,} records cannot be split over {clients:,} clients: every client "
-                        f"needs at least one; pass --clients {max(2, n // 15)}, for example")
+                        f"needs at least one; pass {option('clients', max(2, n // 15))}, for "
+                        "example")
     return clients
 
 
@@ -132,8 +134,8 @@ def with_declared_clients(dataset: Dataset, clients: int | None, alpha: float | 
         raise UserError(f"{dataset.name} does not say who holds which record: split it first")
     count = int(dataset.clients.max()) + 1
     if clients not in (None, count):
-        raise UserError(f"{dataset.name} names {count} clients itself, --clients {clients} was "
-                        "given; leave it out")
+        raise UserError(f"{dataset.name} names {count} clients itself, "
+                        f"{option('clients', clients)} was given; leave it out")
     if alpha is not None:
         raise UserError(f"{dataset.name} names its clients itself: alpha {alpha:g} does not apply; "
                         "leave it out")
@@ -144,9 +146,9 @@ def with_declared_clients(dataset: Dataset, clients: int | None, alpha: float | 
 
 def _check(clients: int) -> None:
     if clients == 1:
-        raise UserError("one client is a central run: leave out --federated")
+        raise UserError(f"one client is a central run: leave out {option('federated')}")
     if clients < 2:
-        raise UserError(f"--clients {clients} is too small; give 2 or more")
+        raise UserError(f"{option('clients', clients)} is too small; give 2 or more")
 
 
 def _by_class(dataset: Dataset, clients: int, alpha: float,

@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen
 
@@ -140,8 +141,8 @@ def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
     """
     check(fraction, data.x_test is not None, data.name)
     if data.clients is not None:
-        raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
-                        "clients beforehand, and drop it")
+        raise UserError(f"{data.name} has clients, of whom {option('test_fraction')} knows "
+                        "nothing; hold out clients beforehand, and drop it")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction, take)
     order = arrays.order_of_digests(held_out_hashes(data.x_train, data.y_train),
@@ -153,9 +154,10 @@ def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
 def check(fraction: float, tested: bool, name: str) -> None:
     """Refuses a share that cannot be held out of a data set, whatever the records are."""
     if not 0 < fraction < 1:
-        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
+        raise UserError(f"{option('test_fraction')} is {fraction}; it must lie between 0 and 1, as "
+                        "in 0.2")
     if tested:
-        raise UserError(f"{name} has a held-out part already; drop --test-fraction")
+        raise UserError(f"{name} has a held-out part already; drop {option('test_fraction')}")
 
 
 def count(fraction: float, n: int, what: str = "records") -> int:
@@ -165,8 +167,8 @@ def count(fraction: float, n: int, what: str = "records") -> int:
     """
     moved = round(fraction * n)
     if not 0 < moved < n:
-        raise UserError(f"--test-fraction {fraction} of {n} {what} is {moved}; each part needs 1 "
-                        f"{what[:-1]} at least, so take another share")
+        raise UserError(f"{option('test_fraction', fraction)} of {n} {what} is {moved}; each part "
+                        f"needs 1 {what[:-1]} at least, so take another share")
     return moved
 
 
@@ -192,8 +194,8 @@ def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
 def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Dataset:
     tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
-        raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
-                        "read; take a larger share")
+        raise UserError(f"{data.name}: all that {option('test_fraction', fraction)} holds out "
+                        "could not be read; take a larger share")
     line = held_out_note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
         only(data, ~rows, take), x_test=take(data.x_train, tested),
@@ -211,8 +213,8 @@ def check_same_held_out(trained: Iterable[str], data: Dataset) -> None:
                    for lines in (trained, data.notes))
     if before != now:
         raise UserError(f"{_said('the training', before)}, {_said('this evaluation', now)}: some "
-                        "records would be tested on that were trained on; pass the --test-fraction "
-                        "of the training")
+                        "records would be tested on that were trained on; pass the "
+                        f"{option('test_fraction')} of the training")
 
 
 def _said(part: str, lines: list[str]) -> str:

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import console
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, require_memory
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base, cache
@@ -291,15 +292,15 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     builder = prepared(name, download, confirm)
     features = builder.info.features
     if "image" not in features:
-        for option, value in (("--classes", classes), ("--image-size", image_size)):
+        for name_of, value in (("classes", classes), ("image_size", image_size)):
             if value is not None:
-                raise UserError(f"tfds:{name} is a table, to which {option} does not apply; drop "
-                                "the option")
+                raise UserError(f"tfds:{name} is a table, to which {option(name_of)} does not "
+                                "apply; drop the option")
         return load_table(name, builder.info, lambda split: records(name, builder, split),
                           schema_file)
     if "label" not in features or schema_file is not None:
         raise UserError(f"tfds:{name} has features {', '.join(features)}; images need `label`, and "
-                        "take no --schema")
+                        f"take no {option('schema')}")
     kind = np.dtype(getattr(features["label"], "np_dtype", object)).kind
     if kind not in "iu" or features["label"].shape:
         raise UserError(f"tfds:{name} describes its `label` as {features['label']!r}; images need "
@@ -308,7 +309,8 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     if stated is not None:
         classes = fixed_classes(f"tfds:{name}", stated, classes)
     elif classes is None:
-        raise UserError(f"tfds:{name} does not state its number of classes; pass --classes N")
+        raise UserError(f"tfds:{name} does not state its number of classes; pass "
+                        f"{option('classes', 'N')}")
     test = _read(name, builder, "test", image_size) if "test" in builder.info.splits else None
     data = assemble(name, classes, _read(name, builder, "train", image_size), test,
                     ["class count and image shape, unless resized, are those of the data set's "
@@ -386,8 +388,8 @@ def _prepare(name: str, builder: Any, download: bool, confirm: Callable[[str], b
     if not download:
         agreed = confirm(f"{what}. Download {_size(builder)} and prepare it there?")
         if not agreed:
-            raise UserError(f"{what}; pass --download to download {_size(builder)} and prepare it, "
-                            "or set TFDS_DATA_DIR to the folder where it is")
+            raise UserError(f"{what}; pass {option('download', True)} to download {_size(builder)} "
+                            "and prepare it, or set TFDS_DATA_DIR to the folder where it is")
     with _failures(name, "be prepared", "prepare it where there is a network and TensorFlow, and "
                    "set TFDS_DATA_DIR"):
         builder.download_and_prepare(file_format=FILE_FORMAT)

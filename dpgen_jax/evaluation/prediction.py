@@ -47,7 +47,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import listed
@@ -363,8 +363,8 @@ def named_targets(spec: TableSpec, names: Sequence[str]) -> list[Target]:
     columns = {column.name: column for column in spec.all_columns}
     for name in names:
         if name not in columns:
-            raise UserError(f"--targets {name}: no such column{nearest(name, columns)}; known: "
-                            f"{listed(columns)}")
+            raise UserError(f"{option('targets', name)}: no such column{nearest(name, columns)}; "
+                            f"known: {listed(columns)}")
     targets = [Target(spec, columns[name]) for name in dict.fromkeys(names)]
     return [target for target in targets if not target.is_label]
 
@@ -463,10 +463,10 @@ def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
         names = [text] if text in columns else [name.strip() for name in text.split(",")]
         for name in names:
             if name not in columns:
-                raise UserError(f"--by {text}: no such column {name!r}{nearest(name, columns)}; "
-                                f"known: {listed(columns)}")
+                raise UserError(f"{option('by', text)}: no such column "
+                                f"{name!r}{nearest(name, columns)}; known: {listed(columns)}")
         if len(set(names)) < len(names):
-            raise UserError(f"--by {text}: a column is named twice; name each once")
+            raise UserError(f"{option('by', text)}: a column is named twice; name each once")
         groupings.append(Grouping(spec, tuple(columns[name] for name in names)))
     return groupings
 

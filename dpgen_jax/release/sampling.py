@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.constraints import Finished
@@ -470,7 +470,7 @@ class Sampler:
             raise UserError(
                 f"{self.found:,} of {self.n:,} records that meet "
                 f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; ask "
-                "for fewer, widen the conditions, or raise --max-tries")
+                f"for fewer, widen the conditions, or raise {option('max_tries')}")
 
 
 class _Shares:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import CHUNK, content_of, opened, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base
@@ -277,7 +278,7 @@ def femnist(path_text: str, classes: int | None, image_size: int | None) -> Data
         classes = MERGED if merged else fixed_classes(path.name, stated, classes)
     elif classes is None:
         raise UserError(f"{path.name} does not say its number of classes, as fed_emnist_train.h5 "
-                        "and fed_emnist_digitsonly_train.h5 do; pass --classes N")
+                        f"and fed_emnist_digitsonly_train.h5 do; pass {option('classes', 'N')}")
     beside = path.with_name(path.name.replace("train", "test"))
     x, y, clients = _read(path, stated or classes)
     test = (_read(beside, stated or classes)[:2] if beside != path and beside.is_file() else None)

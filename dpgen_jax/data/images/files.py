@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import base, cache
@@ -107,7 +108,8 @@ class Unreadable(UserError):
 
     def __init__(self, path: Path, fault: str = "cannot be read as an image") -> None:
         self.line = f"{shown(path)} {fault}"
-        super().__init__(f"{self.line}; replace it, or leave out such files with --skip-bad")
+        super().__init__(f"{self.line}; replace it, or leave out such files with "
+                         f"{option('skip_bad', True)}")
 
 
 def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
@@ -119,7 +121,7 @@ def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
         return faults[0]
     return UserError(f"{len(faults):,} of {count:,} images cannot be used: "
                      f"{named(fault.line for fault in faults)}; replace them, or leave out such "
-                     "files with --skip-bad")
+                     f"files with {option('skip_bad', True)}")
 
 
 def decoded_pixels(path: Path, mode: str, form: Form, shape: tuple[int, ...] | None = None
@@ -448,7 +450,8 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     The other options are those of `load` and of `Form`.
     """
     if resize and image_size is None:
-        raise UserError(f"--resize {resize} needs --image-size N, the side of the squares")
+        raise UserError(f"{option('resize', resize)} needs {option('image_size', 'N')}, the side "
+                        "of the squares")
     root = locate(path)
     place, parts = _training(root)
     declared = tuple(name for name in class_names if name != OTHERS)
@@ -542,8 +545,8 @@ def class_folders(path: Path, names: Sequence[str], others: bool = False
     unknown = sorted(set(present) - set(names))
     if unknown and not others:
         raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
-                        "declare it with --class-names, leave its images out by a last name *, "
-                        "or take it away")
+                        f"declare it with {option('class_names')}, leave its images out by a last "
+                        "name *, or take it away")
     order = {name: i for i, name in enumerate((*names, *unknown))}
     part = [(file, name) for name in present for file in listed(path / name)]
     return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
 from dpgen_jax.data import base
@@ -176,7 +177,7 @@ def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
         classes = _stored_classes(path, arrays)
     if arrays["x_train"].ndim == 2:
         if image_size is not None:
-            raise UserError(f"{path} holds features, no images; drop --image-size")
+            raise UserError(f"{path} holds features, no images; drop {option('image_size')}")
         data = features_from_arrays(path, arrays, classes)
     else:
         train = _part(path, arrays, "train")
@@ -285,7 +286,7 @@ def _start(path: Path, member: zipfile.ZipInfo) -> int:
 def _stored_classes(path: Path, arrays: dict[str, np.ndarray]) -> int:
     stored = arrays.get("classes")
     if stored is None or stored.size != 1 or not np.issubdtype(stored.dtype, np.integer):
-        raise UserError(f"{path} does not state its number of classes; pass --classes N or store "
-                        "an integer `classes` (reading it off the labels would release private "
-                        "information)")
+        raise UserError(f"{path} does not state its number of classes; pass "
+                        f"{option('classes', 'N')} or store an integer `classes` (reading it off "
+                        "the labels would release private information)")
     return int(stored.item())

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import read_bytes, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import (
@@ -286,10 +286,10 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
     return dataclasses.replace(data, private_notes=(*data.private_notes, note))
 
 
-def _one_of(option: str, value: str | None, known: Mapping[str, object], what: str) -> str:
+def _one_of(field: str, value: str | None, known: Mapping[str, object], what: str) -> str:
     """Returns the value of an option, by default the first that is known."""
     if value is not None and value not in known:
-        raise UserError(f"--{option} {value}{nearest(value, known)}: CelebA {what}")
+        raise UserError(f"{option(field, value)}{nearest(value, known)}: CelebA {what}")
     return value or next(iter(known))
 
 
@@ -409,8 +409,9 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
     root = locate(path)
     lists = (root / CATEGORIES).is_file()
     if class_names and (lists or attribute is not None):
-        source = CATEGORIES if lists else "--attribute"
-        raise UserError(f"--class-names: the classes are named by {source}; drop the option")
+        source = CATEGORIES if lists else option("attribute")
+        raise UserError(f"{option('class_names')}: the classes are named by {source}; drop the "
+                        "option")
     places = _from_lists(root) if lists else _from_folders(root, class_names)
     if attribute is None:
         selected = {name: [name] for name in places.categories}
@@ -450,13 +451,14 @@ def _limited(part: Part, classes: Classes, count: int) -> Part:
     of its categories only.
     """
     if count < 1:
-        raise UserError(f"--per-class {count}: take 1 image of each class or more")
+        raise UserError(f"{option('per_class', count)}: take 1 image of each class or more")
     taken: set[int] = set()
     for name in classes:
         rows = [i for i, (_, other) in enumerate(part) if other == name]
         if len(rows) < count:
-            raise UserError(f"--per-class {count}: the class {name!r} has {len(rows)} training "
-                            "images; take fewer, or name other classes with --attribute")
+            raise UserError(f"{option('per_class', count)}: the class {name!r} has {len(rows)} "
+                            "training images; take fewer, or name other classes with "
+                            f"{option('attribute')}")
         taken.update(rows[i * len(rows) // count] for i in range(count))
     return [pair for i, pair in enumerate(part) if i in taken]
 
@@ -471,7 +473,7 @@ def _require_images(root: Path, train: Part, classes: Classes, attribute: str | 
     absent = [name for name in classes if name not in present]
     if not present or (attribute is not None and absent):
         raise UserError(f"{shown(root)}: no training images of the class {absent[0]!r}; unpack "
-                        "them there, or name other classes with --attribute")
+                        f"them there, or name other classes with {option('attribute')}")
 
 
 def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
@@ -543,13 +545,14 @@ def _select(attribute: str, groups: Groups) -> Classes:
     names = [name.strip() for name in attribute.split(SEPARATOR)]
     for i, name in enumerate(names):
         if name not in groups:
-            raise UserError(f"--attribute: {name!r} is no category or group{nearest(name, groups)};"
-                            f" write them as in 'bedroom; kitchen', and put {INDOORS} or the scene "
-                            "hierarchy's CSV beside the images for groups")
+            raise UserError(f"{option('attribute')}: {name!r} is no category or "
+                            f"group{nearest(name, groups)}; write them as in 'bedroom; kitchen', "
+                            f"and put {INDOORS} or the scene hierarchy's CSV beside the images for "
+                            "groups")
         if name in names[:i]:
-            raise UserError(f"--attribute: {name!r} is named twice; remove one")
+            raise UserError(f"{option('attribute')}: {name!r} is named twice; remove one")
     if len(names) < 2:
-        raise UserError("--attribute names 1 class; name 2 or more, with ; between them")
+        raise UserError(f"{option('attribute')} names 1 class; name 2 or more, with ; between them")
     unique = {name: groups[name].difference(*(groups[other] for other in names if other != name))
               for name in names}
     return {name: sorted(categories) for name, categories in unique.items()}

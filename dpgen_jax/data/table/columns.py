@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError, Written
 from dpgen_jax.data.base import listed, quoted
@@ -140,8 +140,8 @@ def _check_keys(name: str, kind: str, entries: Json) -> None:
                             "remove it or change the kind")
         if value == PRIVATE and key in (*NUMBER, *CATEGORY):
             raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
-                            "`python -m dpgen_jax.schema DATA --schema DRAFT --schema-epsilon E "
-                            "--out NEW`")
+                            f"`python -m dpgen_jax.schema DATA {option('schema', 'DRAFT')} "
+                            f"{option('schema_epsilon', 'E')} {option('out', 'NEW')}`")
         if key in TEXT_ENTRIES and not isinstance(value, str):
             raise UserError(f"column {name}: {key} is {value!r}; write a text or a number")
     for key in KINDS[kind].needed:

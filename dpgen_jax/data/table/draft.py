@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data.base import listed, quoted
@@ -62,8 +62,9 @@ def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = ""
     if is_label:
         if len(set(present)) > MAX_CATEGORIES:
             raise UserError(f"column {name} holds {len(set(present))} different texts, and a draft "
-                            f"has at most {MAX_CATEGORIES} classes; leave out --label and declare "
-                            f"targets: [{name}] if it is a number to predict, or write its schema")
+                            f"has at most {MAX_CATEGORIES} classes; leave out {option('label')} "
+                            f"and declare targets: [{name}] if it is a number to predict, or write "
+                            "its schema")
         return {"kind": "categorical", "categories": ordered(present)}
     made = _of_present(name, present, dtype)
     if made["kind"] == "identifier":
@@ -217,13 +218,13 @@ def _pattern(texts: list[str]) -> str:
 
 
 HEADER = """\
-# The schema of {source}: edit it, then pass it with --schema.
+# The schema of {source}: edit it, then pass it as the schema of a run.
 # Replace an entry by what you know without the data and remove it from read_from_data, or write
 # `private` in its place (min and max together, or categories) and buy it:
 #   python -m dpgen_jax.schema {source} --schema THIS --schema-epsilon E --out NEW"""
 LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
-# or with --accept-uncovered it publishes them, and its statement says so."""
+# or publishes them (--accept-uncovered), and its statement says so."""
 NEARLY_ALL = 0.9
 """The share of cells that are numbers, from which a text among them is pointed out."""
 READ = "  # read from private data"
@@ -248,8 +249,8 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
         UserError: Naming the column at fault.
     """
     if label is not None and label not in cells.columns:
-        raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
-                        f"{listed(cells.columns)}")
+        raise UserError(f"{option('label', label)}: no such column{nearest(label, cells.columns)}; "
+                        f"known: {listed(cells.columns)}")
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     known, came = described or {}, types or {}

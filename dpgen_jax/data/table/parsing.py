@@ -22,7 +22,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpgen_jax.core import files as core_files
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.types import EMPTY, Column, UserError
 from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.table import constraints, transform
@@ -382,8 +382,8 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
 def _open(path: Path, line: int) -> UserError:
     """Returns the error of a quote that is not closed on its line, where it may not span lines."""
     return UserError(f"{path}, line {line}: a quote is not closed on its line; mend the quotes, or "
-                     "declare file: {multiline: true} in the schema (for a draft: --multiline) if "
-                     "cells hold line ends")
+                     f"declare file: {{multiline: true}} in the schema (for a draft: "
+                     f"{option('multiline')}) if cells hold line ends")
 
 
 def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
@@ -413,7 +413,7 @@ def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
             return
         if len(line) >= longest and not line.endswith(end):
             raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; mend the line, "
-                            "or raise --max-gb")
+                            f"or raise {option('max_gb')}")
         try:
             text = line.decode(encoding, dialect.errors)
             if number == 1:

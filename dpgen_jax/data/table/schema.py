@@ -29,7 +29,7 @@ from typing import Any
 import yaml
 
 from dpgen_jax.core import files
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, listed, locate, quoted
@@ -324,8 +324,6 @@ TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special":
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
-BUY = (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
-       "--schema-epsilon")
 
 MULTILINE = ("where a record ends, and so how many there are, is read from the quotes of single "
              "records (file: multiline)",
@@ -468,7 +466,7 @@ def _parse(document: object) -> Schema:
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
     uncovered = [Uncovered(f"{sort} of {columns} read from private data",
-                           DECLARE + BUY * (sort in BUYABLE))
+                           DECLARE + _buy() * (sort in BUYABLE))
                  for sort, columns in _grouped(read_entries, names)]
     dialect = declared_dialect(document.get("file", {}))
     if dialect.multiline:
@@ -548,3 +546,9 @@ def _plain(text: Any) -> Any:
     if value is None:
         return text
     return int(text) if str(text).lstrip("+-").isdigit() else value
+
+
+def _buy() -> str:
+    """How to buy an entry that was read from the records."""
+    return (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
+            f"{option('schema_epsilon')}")

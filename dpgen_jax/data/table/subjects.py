@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import content_of, require_memory
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
@@ -107,13 +107,14 @@ def table(name: str, schema: Source, train: Iterable[Cells], test: Iterable[Cell
 def required(column: str | None, rows: int | None) -> tuple[str, int]:
     """Returns both options, of which neither may be missing or mean nothing."""
     if column is None or not column.strip():
-        raise UserError("--rows-per-unit needs --unit COLUMN, the column that names the person, "
-                        "the household or other unit of each row")
+        raise UserError(f"{option('rows_per_unit')} needs {option('unit', 'COLUMN')}, the column "
+                        "that names the person, the household or other unit of each row")
     if rows is None:
-        raise UserError(f"--unit {column} needs --rows-per-unit K, the most rows of a unit that "
-                        "are kept; choose it without looking at the records, since it is public")
+        raise UserError(f"{option('unit', column)} needs {option('rows_per_unit', 'K')}, the most "
+                        "rows of a unit that are kept; choose it without looking at the records, "
+                        "since it is public")
     if not 1 <= rows <= MOST:
-        raise UserError(f"--rows-per-unit {rows}: give a whole number from 1 to {MOST:,}")
+        raise UserError(f"{option('rows_per_unit', rows)}: give a whole number from 1 to {MOST:,}")
     return column.strip(), rows
 
 
@@ -124,8 +125,8 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
         The schema, and public notes on what was removed from it.
     """
     if isinstance(source, Schema):
-        raise UserError(f"--unit {column}: give the path of a schema, or a dict, in place of a "
-                        "schema that is read already")
+        raise UserError(f"{option('unit', column)}: give the path of a schema, or a dict, in place "
+                        "of a schema that is read already")
     if isinstance(source, Mapping):
         document, source = schemas.texts(source), "schema"
     else:
@@ -139,8 +140,8 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     if entries is None or kind == IDENTIFIER:  # whose cells are never read
         return schemas.parse(document, source), ()
     if document.get("label") == column:
-        raise UserError(f"--unit {column} is the label of {source}; a unit cannot be what is "
-                        "learned, so name another column or declare another label")
+        raise UserError(f"{option('unit', column)} is the label of {source}; a unit cannot be what "
+                        "is learned, so name another column or declare another label")
     if any(_of(entry, column) for entry in document.get("bought") or ()):
         raise UserError(f"{source}: entries of column {column} were bought at the level of single "
                         "rows, which does not cover all rows of a unit; remove the column from the "
@@ -167,8 +168,8 @@ def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cell
     the column stays.
     """
     if column not in cells.columns:
-        raise UserError(f"{cells.source}: --unit {quoted(column)}: no such column"
-                        f"{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
+        raise UserError(f"{cells.source}: {option('unit', quoted(column))}: no such "
+                        f"column{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
     names = cells.columns[column]
     for row, name in zip(cells.rows, names, strict=True):
         if name in NULLS:
@@ -197,9 +198,9 @@ def numbered(column: str, rows: int, train: Iterable[str], test: Iterable[str] |
         [others.setdefault(name, len(others)) for name in test], np.int32)
     both = len(others.keys() & places.keys())
     if both:
-        raise UserError(f"--unit {column}: {both:,} of the {len(others):,} units of the held-out "
-                        "part have rows in the training part too; give all rows of a unit to one "
-                        "part, or hold out units by --test-fraction")
+        raise UserError(f"{option('unit', column)}: {both:,} of the {len(others):,} units of the "
+                        "held-out part have rows in the training part too; give all rows of a "
+                        f"unit to one part, or hold out units by {option('test_fraction')}")
     ids = np.frombuffer(b"".join(
         hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
         for name in places), np.uint8).reshape(-1, ID_BYTES)
