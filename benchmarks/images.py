@@ -223,7 +223,7 @@ def votes(run: Path) -> dict[str, Any] | None:
     if not files.votes.exists() or not stored["config"]["sigma"]:
         return None
     return {"of public data": "such shares are private to the holder of private data",
-            **costs.data_dependent_reading(run)["votes"]}
+            **costs.data_dependent_reading(run).record()["votes"]}
 
 
 def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     if not args.run:
         training.finish(root, "datalens", "--preset", args.preset, "--dataset", args.dataset,
                         "--state", args.state, *more)
-    return costs.data_dependent_reading(root)
+    return costs.data_dependent_reading(root).record()
 
 
 def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Path) -> None:

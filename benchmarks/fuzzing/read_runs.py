@@ -68,7 +68,7 @@ def run(root: Path) -> dict[str, Any]:
 
 def account(root: Path) -> dict[str, Any]:
     """`account RUN`."""
-    return json.loads(json.dumps(costs.of_run(root / "run"), default=str))
+    return json.loads(json.dumps(costs.of_run(root / "run").record(), default=str))
 
 
 def release(root: Path) -> dict[str, Any]:
