@@ -22,7 +22,7 @@ import tyro
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.cli import print_record
-from dpgen_jax.core.errors import UserError, spoken_in_python
+from dpgen_jax.core.errors import UserError, worded
 from dpgen_jax.run import costs, flags
 
 Config = TypeVar("Config")
@@ -127,7 +127,7 @@ class _Account(ModuleType):
                  epsilon: float | None = None, delta: float | None = None, **fields: Any
                  ) -> costs.Cost | costs.Spent:
         """Computes what a configuration would cost, or reads what a run has spent: `costs.of`."""
-        with spoken_in_python():
+        with worded(on_command_line=False):
             return costs.of(what, preset=preset, epsilon=epsilon, delta=delta, **fields)
 
 

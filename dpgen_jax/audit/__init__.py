@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dpgen_jax.core.errors import option
+
 if TYPE_CHECKING:
     from dpgen_jax.audit.findings import Log, Report
     from dpgen_jax.audit.mechanism import Attack, Target
@@ -27,13 +29,13 @@ def of_method(target: Target, attack: Attack, log: Log) -> Report:
 
     dataset, canaries = attack.dataset, attack.canaries
     if attack.black_box and dataset is None:
-        raise UserError("--black-box attacks the samples of a training; name --dataset and "
-                        "--canaries")
+        raise UserError(f"{option('black_box')} attacks the samples of a training; name "
+                        f"{option('dataset')} and {option('canaries')}")
     if (dataset is None) != (canaries is None):
-        raise UserError("a training is audited with both --dataset and --canaries; leave out both "
-                        "to audit the mechanism")
+        raise UserError(f"a training is audited with both {option('dataset')} and "
+                        f"{option('canaries')}; leave out both to audit the mechanism")
     if not 0 < attack.seconds < math.inf:
-        raise UserError(f"--seconds is {attack.seconds}; give a number above 0")
+        raise UserError(f"{option('seconds')} is {attack.seconds}; give a number above 0")
     if dataset is None or canaries is None:
         return mechanism.of_preset(target, attack.seconds, log)
     if isinstance(dataset, str):
@@ -81,13 +83,13 @@ class _Audit(ModuleType):
         from dpgen_jax.audit.mechanism import Attack, Target
         from dpgen_jax.core.config import DataOptions
         from dpgen_jax.core.console import tell
-        from dpgen_jax.core.errors import UserError, spoken_in_python
+        from dpgen_jax.core.errors import UserError, worded
         from dpgen_jax.run import costs
 
         log, options = tell if verbose else quiet, options or DataOptions()
         for_methods = {**fields, "preset": preset, "epsilon": epsilon, "delta": delta,
                        "canaries": canaries, "black_box": black_box or None}
-        with spoken_in_python():
+        with worded(on_command_line=False):
             if not costs.is_method(what, [k for k, v in for_methods.items() if v is not None]):
                 if not isinstance(dataset, str | None):
                     raise UserError("dataset of a run is a text, as load_dataset takes it")

@@ -290,7 +290,7 @@ def int32_wraps_around() -> Iterator[None]:
         entries = jnp.clip(steps, -self.levels, self.levels).astype(jnp.int32)
         return clip.enforce(entries, lambda rows: within(rows, self.levels**2))
 
-    with patch.object(RowL2, "project", project), patch.object(clip, "_squares_within", within):
+    with patch.object(RowL2, "project", project), patch.object(clip, "halves_within", within):
         yield
 
 
