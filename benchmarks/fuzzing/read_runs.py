@@ -54,7 +54,6 @@ def request(root: Path, resume: bool) -> lifecycle.Request:
 
 
 def run(root: Path) -> dict[str, Any]:
-    """The totals of the ledger with which a resume would go on, and from which step."""
     resumed = {}
 
     def train(job, records, state, *_, **__):
