@@ -23,6 +23,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     EMPTY,
     Array,
@@ -170,8 +171,8 @@ class Layout:
         if self.chunk < 1 or not self.devices:
             raise UserError(f"chunk {self.chunk} on {len(self.devices)} devices; at least 1 each")
         if self.slab and self.parallel == "pmap":
-            raise UserError("--parallel pmap keeps the state of units on the devices; leave it out "
-                            "with --state host or disk")
+            raise UserError(f"{option('parallel', 'pmap')} keeps the state of units on the "
+                            f"devices; leave it out with {option('state', 'host')} or disk")
         if self.slab % (self.chunk * len(self.devices)):
             raise ValueError(f"slabs of {self.slab} units, in chunks of {self.chunk} on "
                              f"{len(self.devices)} devices")
