@@ -21,7 +21,7 @@ from dpgen_jax.presets import choice as short_help
 from dpgen_jax.run import flags, lifecycle
 from dpgen_jax.run.flags import Train
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
 
 
