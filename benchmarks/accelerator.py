@@ -17,8 +17,6 @@ some minutes. The record is results/accelerator.json; those of other devices, ac
 stand in the same table.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import gzip

@@ -11,8 +11,6 @@ after --minutes no further row begins. The noise is from the operating system: a
 a little more or less.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -12,8 +12,6 @@ of the PATE-style papers the rounds that its budget buys, and for codes that peo
 wrong in each (`codes`). It reads no data, and writes benchmarks/results/claimed.json.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -7,8 +7,6 @@ Only `matmul_rate`, `side_by_side` and `utility_of` import JAX, so that a driver
 process for each configuration stays small and leaves the number of devices to that process.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

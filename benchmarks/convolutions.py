@@ -10,8 +10,6 @@ ones), inside a compiled loop. Both forms are timed in turns. A backend belongs 
 written after every case, and a measurement that was stopped goes on with the next one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

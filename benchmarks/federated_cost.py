@@ -12,8 +12,6 @@ sends in a step in which it takes part. Here a client is sent a pool of fakes of
 own steps, where the papers send one batch of fakes (GS-WGAN) or the generator (Fed-Avg GAN).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

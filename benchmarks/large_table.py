@@ -10,8 +10,6 @@ and all else stays at its default. The table is drawn by a public seed; the nois
 The record holds what the run announced of its memory, beside the peak.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -6,8 +6,6 @@
 So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

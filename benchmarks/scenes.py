@@ -8,8 +8,6 @@ and angle, in both hues, in the light and in their grain. They follow from a pub
 anybody can make the same ones.
 """
 
-from __future__ import annotations
-
 import colorsys
 import math
 import shutil

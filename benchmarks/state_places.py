@@ -9,8 +9,6 @@ for longer, is left out. What the disk itself has to do depends on how much of t
 keeps in free memory: the bytes that were available before each process are recorded.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Sequence

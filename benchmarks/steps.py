@@ -23,8 +23,6 @@ and G-PATE (appendix G), and writes results/epochs.json. `--processes N` times w
 processes cost beside the computation, and writes results/hosts.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

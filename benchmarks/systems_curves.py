@@ -6,8 +6,6 @@
 All rows are of the fast evaluation and of replaced records.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

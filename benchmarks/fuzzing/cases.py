@@ -1,7 +1,5 @@
 """Damaged input of every reader, and what may be said of what is accepted."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gzip

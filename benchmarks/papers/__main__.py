@@ -12,8 +12,6 @@ is trained from checkpoint to checkpoint and evaluated part by part, so that it 
 any moment; its folder and its results carry a digest of the complete configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of docs/papers.md, in Markdown: the papers, others who ran them, and this library."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

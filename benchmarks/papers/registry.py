@@ -1,7 +1,5 @@
 """All rows, by name, as rows.yaml has them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any

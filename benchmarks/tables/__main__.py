@@ -17,8 +17,6 @@ Nothing is chosen on test rows: --part validation trains on three quarters of th
 tests on the others, and its results lie in a folder beside.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks import common

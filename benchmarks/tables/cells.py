@@ -1,7 +1,5 @@
 """Cells: one table, one method and one epsilon each, with a results file of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

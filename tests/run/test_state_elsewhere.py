@@ -135,8 +135,8 @@ def test_a_process_that_is_killed_leaves_no_state_of_units_on_the_disk(tmp_path)
             "pathlib.Path(sys.argv[1]), 'disk', ('write', 8), "
             "die=lambda: os.kill(os.getpid(), signal.SIGKILL))")
     root = tmp_path / "disk"
-    done = subprocess.run([sys.executable, "-c", code, root], env=os.environ | IMPORTS, timeout=1800,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, root], env=os.environ | IMPORTS,
+                          timeout=1800, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert sorted(path.name for path in (root / "private").iterdir()) == [
         "checkpoints", "identity.json", "noise_digests.txt", "votes.i4"]
