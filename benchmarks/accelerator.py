@@ -44,7 +44,6 @@ from dpgen_jax.run.capacity import inner_jaxprs
 # done element by element is not.
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
-    """Count the operations of a function."""
     return _count(jax.make_jaxpr(function)(*shapes).jaxpr, loop_length)
 
 
@@ -112,7 +111,6 @@ def kinds(program: str) -> dict[str, str]:
 
 
 def _kind(opcodes: Iterable[str]) -> str:
-    """Return the kind of an instruction that has these opcodes in it."""
     opcodes = set(opcodes) - _FREE
     if opcodes & {"dot", "convolution"}:
         return "products"

@@ -141,13 +141,9 @@ def git() -> dict[str, Any]:
 
 def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any,
            where: dict[str, Any] | None = None) -> dict:
-    """Return the record of one benchmark.
+    """Return the record of one benchmark, with results as JSON values.
 
     Args:
-      name: The benchmark's module in this folder.
-      arguments: Those of the command line.
-      seeds: The seeds that were used.
-      results: What was measured, as JSON values.
       where: `machine()` called before the measurement, so that the load is not the benchmark's own.
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
@@ -302,7 +298,6 @@ class Stopwatch:
 
 
 def timing(seconds: Sequence[float]) -> dict[str, Any]:
-    """Return the median and all values of which it is the median."""
     return {"median": statistics.median(seconds), "all": list(seconds)}
 
 

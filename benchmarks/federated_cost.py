@@ -33,7 +33,6 @@ noise of Table 2, and for Fed-Avg GAN that of Figure 5 too."""
 
 def row(method: str, preset: str, fields: dict[str, Any], clients: int, spec: ImageSpec
         ) -> dict[str, Any]:
-    """Return the cost of one method as published."""
     config = dataclasses.replace(presets.get(method, preset)[1].config, **fields)
     config = config.with_clients(clients)
     return {"method": method, "clients": clients, "steps": config.steps, "noise": config.sigma,

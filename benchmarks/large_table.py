@@ -39,7 +39,6 @@ def names(columns: int) -> tuple[list[str], list[str]]:
 
 
 def schema(columns: int) -> str:
-    """Return the schema of a table of so many columns."""
     numbers, categories = names(columns)
     lines = ["label: y", "columns:"]
     lines += [f"  {name}: {{kind: continuous, min: 0, max: 1000}}" for name in numbers]

@@ -34,7 +34,6 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def names(classes: int) -> list[str]:
-    """Return the names of the classes' folders."""
     return [f"{label:03d}" for label in range(classes)]
 
 

@@ -54,7 +54,6 @@ def hours(row: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Return whether a row is measured, or why it is not."""
     if isinstance(row.work, Nothing):
         return "cannot be run"
     if not row.work.known():

@@ -196,7 +196,6 @@ def done(row: Row) -> str:
 
 
 def runs_table() -> str:
-    """Return the table of all systems, in Markdown."""
     lines = ["| system | trainings, as published | run | sweeps | run | which have run |",
              "| --- | --- | --- | --- | --- | --- |"]
     for system, title in SYSTEMS.items():
