@@ -165,11 +165,10 @@ def unit_flops(method: Method, records: Records, local_steps: int) -> int:
 
 
 def rooflines(case: dict[str, Any]) -> dict[str, float]:
-    """Measure what this device does at most: float32 and bfloat16 products, and a copy.
+    """Measure what this device does at most in a second.
 
     Returns:
-      Operations a second of batched products of each type, and
-      bytes read and written a second by a sum of an array and a number.
+      Operations of batched float32 and bfloat16 products, and bytes read and written by a copy.
     """
     size, batch = case["matmul"], 8
     result, product = {}, jax.jit(jnp.matmul)

@@ -113,7 +113,6 @@ def slope(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what the command line says; return 1 where a case failed."""
     script = common.Script("large_table", __doc__)
     script.add_argument("--rows", type=int, nargs="+", default=[250_000, 1_000_000])
     script.add_argument("--columns", type=int, default=20, help="the label among them")

@@ -24,11 +24,7 @@ PLACES = ("device", "disk")
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Time steps with the state in one place.
-
-    Returns:
-      The case, with seconds a step, bytes, and the peak of this process.
-    """
+    """Time steps with the state in one place; return the case with seconds, bytes and the peak."""
     available = common.available_bytes()
     problem = engine.problem(steps.METHOD, case["preset"], case["teachers"], moments="float32",
                              seed=case["seed"])
