@@ -16,8 +16,6 @@ multipliers are the papers', and the cost is what they amount to. With --out the
 stopped and started again: it goes on with what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools
@@ -38,7 +36,7 @@ from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import ideal_noise
 from dpgen_jax.accountant.ledger import account, read
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, digest, to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
@@ -178,7 +176,7 @@ def _bought(dataset: data.Dataset, options: Options
     """Train Fed-Avg GAN over all clients; also return the events that this costs."""
     config = presets.get("fedavg_gan", options.preset)[1].config
     everyone, config = planning.federated(dataset, config)
-    release = trained(lifecycle.Request(
+    release = trained(lifecycle.Resolved(
         "fedavg_gan", options.preset, config, Budget(options.epsilon, options.delta),
         out=options.reader), everyone)
     spent = account(read(RunFolder(options.reader).ledger)).spent()
@@ -200,7 +198,7 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
     return fidelity.Judge(**msgpack_restore(path.read_bytes()))
 
 
-def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def trained(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
@@ -292,7 +290,7 @@ def delta(dataset: data.Dataset) -> float:
 
 
 def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: Path
-            ) -> tuple[lifecycle.Request, data.Dataset]:
+            ) -> tuple[lifecycle.Resolved, data.Dataset]:
     """Return what is asked for, in a folder whose name changes with it, and the data set."""
     changed = {"steps": args.steps, "sigma": case.noise}
     config = dataclasses.replace(presets.get(case.method, case.preset)[1].config, **{
@@ -302,7 +300,7 @@ def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: P
     known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
         entry.what for entry in part.uncovered]])[:10]
     name = f"{case.method}-{case.federation}-{known}"
-    return lifecycle.Request(case.method, case.preset, config, budget, out=root / name), part
+    return lifecycle.Resolved(case.method, case.preset, config, budget, out=root / name), part
 
 
 def bytes_of_a_step(method: str, config: Any, spec: Any) -> dict[str, int]:
@@ -402,10 +400,10 @@ def run(args: argparse.Namespace, root: Path) -> Path:
 
 def main(argv: list[str]) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     with tempfile.TemporaryDirectory() as scratch:
         print(run(args, args.out or Path(scratch)))
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -8,8 +8,6 @@ and angle, in both hues, in the light and in their grain. They follow from a pub
 anybody can make the same ones.
 """
 
-from __future__ import annotations
-
 import colorsys
 import math
 import shutil
@@ -20,7 +18,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.errors import UserError
 
 SIDE = 64
@@ -36,7 +34,6 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def names(classes: int) -> list[str]:
-    """Return the names of the classes' folders."""
     return [f"{label:03d}" for label in range(classes)]
 
 
@@ -98,4 +95,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -11,15 +11,13 @@ characters; every fourth one writes so badly that a classifier fails, and the fi
 character once more. Training and test parts are made of different digits.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 
 SIDE, DIGITS, LETTERS = 28, 10, 26
 LABELS = DIGITS + 2 * LETTERS
@@ -110,4 +108,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -19,8 +19,6 @@ that a row takes minutes on a laptop; a row tells the steps of both. No preset i
 colour: each system takes the settings that a user gets who names none.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import math
@@ -33,7 +31,8 @@ from scipy import stats
 
 from benchmarks import common, scenes, training
 from dpgen_jax import methods, presets
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
@@ -436,4 +435,4 @@ def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -13,8 +13,6 @@ results/tables-DATA-PRESET.json, of other methods than G-PATE tables-DATA-METHOD
 written after every run: the same command goes on where it stopped, another one begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile
@@ -24,7 +22,7 @@ from typing import Any
 
 from benchmarks import common
 from dpgen_jax import data, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema
@@ -76,7 +74,7 @@ def train(args: argparse.Namespace, dataset: data.Dataset) -> tuple[lifecycle.Re
     name, preset = presets.get(args.method, args.preset)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        release = lifecycle.run(lifecycle.Request(
+        release = lifecycle.run(lifecycle.Resolved(
             args.method, name, preset.config,
             Budget(preset.epsilon, args.delta or preset.delta, preset.class_epsilon),
             Runtime(), Path(folder) / "run"), dataset, lambda line: print(line, flush=True))
@@ -105,7 +103,7 @@ def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     dataset, script = loaded(args), args.script
     method = "" if args.method == "gpate" else f"{args.method}-"
     stem = f"tables-{dataset.name}-{method}{args.preset}"
@@ -131,4 +129,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -5,8 +5,6 @@ not tell whether the run is finished. A file NAME.unfinished beside the run fold
 there from before the training begins until it has ended by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil
@@ -56,7 +54,7 @@ def finish(run: Path, method: str, *words: Any) -> Path:
     return run
 
 
-def run(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def run(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     """Train in this process, or go on with a run that was begun.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dpgen_jax.core import cli
+from dpgen_jax.cli import parser, terminal
 from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import UserError
 
@@ -37,7 +37,7 @@ class Compare:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    args = cli.parse(Compare, argv, "python -m dpgen_jax.compare", DESCRIPTION)
+    args = parser.parse(Compare, argv, "python -m dpgen_jax.compare", DESCRIPTION)
     from dpgen_jax.evaluation import report
     from dpgen_jax.release import contents
 
@@ -83,4 +83,4 @@ def _one(path: Path) -> Entry:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

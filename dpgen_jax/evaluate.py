@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dpgen_jax import compare
-from dpgen_jax.core import cli, storage
+from dpgen_jax.cli import old_runs, parser, terminal
+from dpgen_jax.core import storage
 from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.errors import UserError, worded
+from dpgen_jax.core.request import Request
+from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
@@ -41,8 +44,8 @@ class Evaluate:
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
-    evaluation: Annotated[Evaluation, cli.FLAT]
-    data: Annotated[DataOptions, cli.FLAT]
+    evaluation: Annotated[Evaluation, parser.FLAT]
+    data: Annotated[DataOptions, parser.FLAT]
     dataset: str | None = None
     """the data set that was trained on, whose held-out part is tested on; a run knows its own"""
     out: Path | None = None
@@ -52,18 +55,17 @@ class Evaluate:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    if cli.peek(argv, "--compare") is not None:
-        cli.renamed("evaluate --compare", "compare")
-        return compare.command(cli.without_flag(argv, "--compare"))
-    args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
+    if parser.peek(argv, "--compare") is not None:
+        terminal.renamed("evaluate --compare", "compare")
+        return compare.command(parser.without_flag(argv, "--compare"))
+    args = parser.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
     if address := storage.url(args.source):
         raise UserError(f"{address}: an evaluation is written beside the release that it is of; "
                         "copy the folder to this machine first")
     if args.out:
         storage.require_local(args.out)
     if args.dataset is None:
-        args = cli.parse(Evaluate, _with_data_set(args.source, argv),
-                         "python -m dpgen_jax.evaluate", DESCRIPTION)
+        args = with_data_set(args)
     from dpgen_jax.evaluation import assess, assessment
     from dpgen_jax.release import bundle, contents
 
@@ -95,22 +97,35 @@ def command(argv: list[str]) -> None:
           "numbers from real records are not covered by epsilon")
 
 
-def _with_data_set(source: Path, argv: list[str]) -> list[str]:
-    """The arguments with the data set that a run was trained on, and the options that it had."""
-    from dpgen_jax.release import bundle
-    from dpgen_jax.run import flags
+def with_data_set(args: Evaluate) -> Evaluate:
+    """Returns the flags with the data set that the run was trained on, and how it was read.
 
-    options = [field.name for field in dataclasses.fields(DataOptions)]
-    words = flags.data_words(source, options) if (source / "release").is_dir() else None
-    words = words or []
-    named = cli.peek(words, "--dataset") is not None
-    if not named and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
-        words, named = [*words, f"--dataset={name}"], True  # `train` alone takes one by itself
-    if not named:
-        bundle.load(source)  # what is no run or release is called so
-        raise UserError(f"{source} does not say which data set it was trained on; name it with "
+    Args:
+        args: The flags, which name no data set.
+
+    Raises:
+        UserError: The run does not say.
+    """
+    from dpgen_jax.release import bundle
+    from dpgen_jax.run import undeclared
+
+    run = args.source
+    known = Request()
+    config = RunFolder(run).config
+    if (run / "release").is_dir() and config.is_file() and (
+            {"request", "typed"} & read_json(config).keys()):
+        known = old_runs.request_of(run)
+    source = known.source or next(
+        (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
+    if source is None:
+        bundle.load(run)  # what is no run or release is called so
+        raise UserError(f"{run} does not say which data set it was trained on; name it with "
                         "--dataset")
-    return flags.merged_words(words, argv)
+    before = Request(data=undeclared.with_answer(known.data, run)).options()
+    options = dataclasses.replace(args.data, **{
+        name: value for name, value in vars(before).items()
+        if getattr(args.data, name) in (None, False)})
+    return dataclasses.replace(args, dataset=source, data=options)
 
 
 def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
@@ -120,7 +135,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
-    from dpgen_jax.run import flags
+    from dpgen_jax.run import reading
 
     place = args.dataset or ""
     options, kind = args.data, place.partition(":")[0]
@@ -128,7 +143,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
         known = {"kind": kind, "unit": release.privacy.get("unit_column"),
                  "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
-    options = flags.as_read(options, known, kind)
+    options = reading.as_read(options, known, kind)
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
             and isinstance(release.spec, ImageSpec)):
@@ -173,4 +188,4 @@ class _Command(ModuleType):
 sys.modules[__name__].__class__ = _Command
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

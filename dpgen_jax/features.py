@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from dpgen_jax.core import cli, files
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.core import files
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
 
@@ -45,12 +46,12 @@ class Flags:
     """resnet18: torchvision's, 512 features; inception: pytorch-fid's Inception-v3, 2,048"""
     bound: float = 4.0
     """features are clipped to [0, bound]; choose it by public images, never by these"""
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+    data: Annotated[DataOptions, parser.FLAT] = DataOptions()
 
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    run(cli.parse(Flags, argv, "python -m dpgen_jax.features", DESCRIPTION))
+    run(parser.parse(Flags, argv, "python -m dpgen_jax.features", DESCRIPTION))
 
 
 def run(flags: Flags, log: Callable[[str], None] = print) -> None:
@@ -107,7 +108,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 
 def _network(flags: Flags) -> tuple[Network, object]:
     """Returns the network, and its parameters."""
-    cli.use_all_cores()
+    terminal.use_all_cores()
     from dpgen_jax.evaluation.pretrained import INCEPTION, RESNET18
 
     network = {"resnet18": RESNET18, "inception": INCEPTION}[flags.network]
@@ -122,4 +123,4 @@ def _note(flags: Flags) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

@@ -51,7 +51,7 @@ from dpgen_jax.core import errors
 # Faults of disks and processes are made as POSIX makes them, and scripts of .ci need its shell.
 collect_ignore = [] if os.name == "posix" else [
     "accountant/test_ledger_faults.py", "accountant/test_ledger_files.py", "federated/test_wire.py",
-    "fuzz", "run/test_signals.py", "test_crash.py", "test_packaging.py"]
+    "fuzz", "run/test_signals.py", "run/test_crash.py", "project/test_packaging.py"]
 POSIX = re.compile(r"AF_UNIX|mkfifo|/proc/self|S_IMODE|symlink_to|SIGKILL|sys/stdin|/dev/")
 
 jax.config.update("jax_debug_key_reuse", False)
@@ -116,13 +116,13 @@ def compiled_once():
 @pytest.fixture
 def call(capsys, monkeypatch):
     """A command in this process: (exit code, stdout, stderr)."""
-    from dpgen_jax.core import cli
+    from dpgen_jax.cli import terminal
 
     def one(module, *words):
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
         code = 0
         try:
-            cli.main(module.command)
+            terminal.main(module.command)
         except SystemExit as stop:
             code = stop.code or 0
         return (code, *capsys.readouterr())

@@ -4,8 +4,6 @@ A resume ends where the first step would be charged. What it would charge on top
 in question; what the ledger holds by then is returned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -47,8 +45,8 @@ def records() -> Dataset:
                        rng.integers(0, CLASSES, N), CLASSES)
 
 
-def request(root: Path, resume: bool) -> lifecycle.Request:
-    return lifecycle.Request(
+def request(root: Path, resume: bool) -> lifecycle.Resolved:
+    return lifecycle.Resolved(
         "datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME, root, resume
     )
 

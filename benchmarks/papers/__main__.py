@@ -12,8 +12,6 @@ is trained from checkpoint to checkpoint and evaluated part by part, so that it 
 any moment; its folder and its results carry a digest of the complete configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import get_args
 
 from benchmarks.papers import page, registry, runner
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import State
 from dpgen_jax.run import capacity
 
@@ -56,7 +54,6 @@ def hours(row: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Return whether a row is measured, or why it is not."""
     if isinstance(row.work, Nothing):
         return "cannot be run"
     if not row.work.known():
@@ -107,4 +104,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -1,7 +1,5 @@
 """The tables of docs/papers.md, in Markdown: the papers, others who ran them, and this library."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -24,7 +22,8 @@ from benchmarks.papers.rows import (
 )
 from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
-from dpgen_jax import methods, presets, train
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Spec
 from dpgen_jax.evaluation import utility
@@ -198,7 +197,6 @@ def done(row: Row) -> str:
 
 
 def runs_table() -> str:
-    """Return the table of all systems, in Markdown."""
     lines = ["| system | trainings, as published | run | sweeps | run | which have run |",
              "| --- | --- | --- | --- | --- | --- |"]
     for system, title in SYSTEMS.items():
@@ -282,7 +280,7 @@ def configurations(row: Row) -> Iterator[Pair]:
     elif isinstance(work, Command) and module == "norms":
         yield from _of_norms(work.argv, record)
     elif isinstance(work, Command) and module == "topagg_bound" and "config" in record:
-        yield record["config"], train.parse("datalens", list(work.argv)).config
+        yield record["config"], train_flags.parse("datalens", list(work.argv))[0].config
     elif named := preset_of(work):
         config = presets.get(*named)[1].config
         if module == "aggregation" and "teachers" in record:

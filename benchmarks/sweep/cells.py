@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.systems import CLASSIFIERS as RELEASED_CLASSIFIERS
-from dpgen_jax import methods, presets, train
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import train_flags
+from dpgen_jax.cli.train_flags import Train
 from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.evaluation import prediction, utility
 from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.flags import Train
 
 # Cells of a sweep as the commands of a user understand them.
 
@@ -38,7 +39,6 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its runs."""
         means = {field.name: getattr(self.args, field.name)
                  for field in dataclasses.fields(self.args) if field.name not in SPEED}
         return f"{self.method}-{self.args.preset}-{digest({'method': self.method, **means})[:12]}"
@@ -64,7 +64,7 @@ def job(sweep: Sweep, cell: Cell) -> Job:
     words = flags(settings)
     shared = flags({field: settings[field] for field in settings if field in DATA_FIELDS})
     try:
-        return Job(cell, method, tuple(words), tuple(shared), train.parse(method, words))
+        return Job(cell, method, tuple(words), tuple(shared), train_flags.parse(method, words)[0])
     except UserError as error:
         raise UserError(f"cell {cell.label or method!r}: {error}") from error
 
@@ -74,7 +74,6 @@ def _fields(method: str) -> set[str]:
 
 
 def flags(settings: Mapping[str, str]) -> list[str]:
-    """Return settings as flags of a command."""
     words: list[str] = []
     for field, text in settings.items():
         path, _, last = field.replace("_", "-").rpartition(".")
@@ -269,5 +268,4 @@ class Sweep:
 
 
 def variants(rows: Mapping[str, Mapping[str, str]]) -> tuple[Cell, ...]:
-    """Return a cell for each name, of settings that change together."""
     return tuple(Cell({VARIANT: name}, settings) for name, settings in rows.items())

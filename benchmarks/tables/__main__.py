@@ -17,27 +17,18 @@ Nothing is chosen on test rows: --part validation trains on three quarters of th
 tests on the others, and its results lie in a folder beside.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks import common
 from benchmarks.tables import cells, data, methods
 from benchmarks.tables.cells import Cell, Places
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 
 
 def step(cell: Cell, index: int, places: Places, again: bool) -> str | None:
-    """Make one run of a cell if it is missing; return a line on it, or None.
-
-    Args:
-      cell: The cell.
-      index: The number of the run, from 0 on.
-      places: The folders.
-      again: Whether a run that failed is made again.
-    """
+    """Make run `index`, from 0 on, of a cell if it is missing; return a line on it, or None."""
     runs = cells.known(cell, places)["runs"]
     if again:
         runs = [made for made in runs if "error" not in made]
@@ -80,4 +71,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -10,10 +10,9 @@ import re
 import types
 import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-import tyro
 
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
@@ -131,7 +130,7 @@ class Evaluation:
     targets: tuple[str, ...] = ()
     """tables: columns that are predicted from the others beside the label, categories or numbers;
     those of the schema if left out"""
-    by: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    by: tuple[str, ...] = dataclasses.field(default=(), metadata={"repeats": True})
     """tables: a column, or several with commas between them, for whose values the measures are
     repeated; may be given again and again"""
     fast: bool = False
@@ -201,7 +200,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _one_of(parts, value, name)
-    if kind is Any or (origin is typing.Literal and value in parts and isinstance(value, str)):
+    if kind is Any or (origin is typing.Literal and value in parts and type(value) in (str, int)):
         return value
     if isinstance(value, dict) and typing.is_typeddict(kind):
         hints = typing.get_type_hints(kind, include_extras=True)

@@ -50,7 +50,7 @@ MARKED = ("the numbers and figures on this page that are marked \u2020: they are
           "real records",)
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
 """Fields of config.json on the software that ran, not on the user's request."""
-HIDDEN = ("typed",)
+HIDDEN = ("typed", "request")
 """Fields of config.json that the report leaves out: paths of this machine."""
 Images = tuple[np.ndarray, np.ndarray]
 """uint8 [n, H, W, ch] and labels int [n]."""

@@ -100,7 +100,7 @@ def test_only_some_of_very_many_columns_are_correlated():
 def test_a_terminal_that_cannot_show_a_text_is_no_traceback(monkeypatch, encoding):
     import sys
 
-    from dpgen_jax.core import cli
+    from dpgen_jax.cli import terminal
     from dpgen_jax.core.types import UserError
 
     def command(argv):
@@ -111,7 +111,7 @@ def test_a_terminal_that_cannot_show_a_text_is_no_traceback(monkeypatch, encodin
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     with contextlib.suppress(SystemExit):
-        cli.main(command)
+        terminal.main(command)
     for stream in (out, err):
         stream.flush()
     printed = err.buffer.getvalue().decode(encoding)
