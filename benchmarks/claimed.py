@@ -12,8 +12,6 @@ of the PATE-style papers the rounds that its budget buys, and for codes that peo
 wrong in each (`codes`). It reads no data, and writes benchmarks/results/claimed.json.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -40,23 +38,6 @@ PAPERS = ("Wang et al. 2021", "Long et al. 2021, ", "README command of AI-secure
 """The beginnings of the sources of settings whose noise is printed, and whose steps are found"""
 SHARED = ("its optimiser's state is shared by all teachers that take turns in one place of the "
           "graph, so one record moves up to {} teachers, and each of them a vote")
-AUDIT = "their audit, arXiv 2406.13985"
-PATEGANS = (
-    ("the original code", 4.68, "it has no teachers: noise is added to the labels of one "
-     "discriminator, and its scale is made with an operator that is no power"),
-    ("the updated code", 2.18, "all teachers see the slice of one, and the noise is of "
-     "scale lambda where it should be of 1 / lambda"),
-    ("synthcity", 4.68, "records are dealt to teachers anew in each round, and a bracket of the "
-     "accountant counts too little"),
-    ("turing", 4.68, "it has no teachers: noise is added to the labels of one discriminator, and "
-     "all of the data trains it"),
-    ("borealis", 4.53, "its epsilon depends on the votes and is published as it is; a missing "
-     "logarithm counts too much"),
-    ("smartnoise", 4.68, "its epsilon depends on the votes and is published as it is, and the "
-     "budget is compared after the round that exceeds it"),
-)
-"""Six codes, the epsilon that their audit certified at a claimed 1, and what is wrong; 4.68 is the
-most that its 400 runs can show"""
 
 
 def settings_of_papers() -> list[dict[str, Any]]:
@@ -95,27 +76,19 @@ def codes() -> list[dict[str, Any]]:
     counted = {relation: composition.epsilon_of(((PoissonGaussianEvent(
         drawn, 600 / 55_000, relation), 30_000),), DELTA)
         for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)}
-    rows = [
-        {"code": "AI-secure/DataLens, MNIST", "claimed": 1.0,
-         "sound": exact(5000.0, votes * teachers**2, 86),
-         "how": f"its 86 steps, {teachers} teachers in one place",
-         "wrong": SHARED.format(teachers) + "; the seed of its noise is fixed and public"},
-        {"code": "reihaneh-torkzadehmahani/DP-CGAN, MNIST", "claimed": 9.6,
-         "sound": counted[Relation.REPLACE_ONE],
-         "how": "30,000 steps, replace-one; a record more or less: "
-                f"{counted[Relation.ZERO_OUT]:.1f}",
-         "wrong": "each of four weight tensors is clipped by itself, which together are twice as "
-                  "long, and the accountant takes the noise for larger by the clip"},
-        {"code": "2019ChenGong/DPImageBench, its GS-WGAN at 10", "claimed": 10.0,
-         "sound": exact(0.470, 1, 20 * 32), "how": "20 visits of 32 fakes",
-         "wrong": "the noise is calibrated to the steps and not to the fakes of a step, and every "
-                  "critic begins with the weights of the last one"},
-        {"code": "frhrdr/dp-merf, images", "claimed": 1.0, "sound": exact(5.0, 1, 1),
-         "how": "one release of multiplier 5", "wrong": "nothing that is known here, with labels "
-         "drawn uniformly"}]
-    return rows + [
-        {"code": f"{name} (PATE-GAN)", "claimed": 1.0, "certified_by_others": certified,
-         "how": AUDIT, "wrong": wrong} for name, certified, wrong in PATEGANS]
+    sound = {"AI-secure/DataLens, MNIST": exact(5000.0, votes * teachers**2, 86),
+             "reihaneh-torkzadehmahani/DP-CGAN, MNIST": counted[Relation.REPLACE_ONE],
+             "2019ChenGong/DPImageBench, its GS-WGAN at 10": exact(0.470, 1, 20 * 32),
+             "frhrdr/dp-merf, images": exact(5.0, 1, 1)}
+    fill = {"teachers": teachers, "zero_out": f"{counted[Relation.ZERO_OUT]:.1f}"}
+    rows = []
+    for code, row in common.read_yaml(__file__, "codes.yaml").items():
+        certified = row.get("certified_by_others")
+        rows.append({"code": code, "claimed": float(row["claimed"]),
+                     **({"sound": sound[code]} if certified is None else
+                        {"certified_by_others": float(certified)}),
+                     "how": row["how"].format(**fill), "wrong": row["wrong"].format(**fill)})
+    return rows
 
 
 def rows() -> dict[str, Any]:
@@ -270,7 +243,6 @@ def baselines() -> list[dict[str, Any]]:
 
 
 def reached() -> list[dict[str, Any]]:
-    """Return the accuracies at a proven epsilon, from the results in this folder."""
     rows = []
     for path in sorted(common.RESULTS.glob("*.json")):
         record = json.loads(path.read_text())

@@ -24,7 +24,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.private import kept_votes
 from dpgen_jax.run import costs
 
-SEEDED = Path(__file__).with_name("old") / "0.1.0/image-run"
+SEEDED = Path(__file__).parents[1] / "old" / "0.1.0/image-run"
 
 
 def whole(test):
