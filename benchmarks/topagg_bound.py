@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from benchmarks import common, training
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.topagg import TopAggMechanism
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import UserError
@@ -95,7 +95,7 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     if not args.run:
         training.finish(root, "datalens", "--preset", args.preset, "--dataset", args.dataset,
                         "--state", args.state, *more)
-    return costs.data_dependent_reading(root)
+    return costs.data_dependent_reading(root).record()
 
 
 def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Path) -> None:
@@ -154,4 +154,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -45,8 +45,8 @@ def records() -> Dataset:
                        rng.integers(0, CLASSES, N), CLASSES)
 
 
-def request(root: Path, resume: bool) -> lifecycle.Request:
-    return lifecycle.Request(
+def request(root: Path, resume: bool) -> lifecycle.Resolved:
+    return lifecycle.Resolved(
         "datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME, root, resume
     )
 
@@ -65,7 +65,7 @@ def run(root: Path) -> dict[str, Any]:
 
 def account(root: Path) -> dict[str, Any]:
     """`account RUN`."""
-    return json.loads(json.dumps(costs.of_run(root / "run"), default=str))
+    return json.loads(json.dumps(costs.of_run(root / "run").record(), default=str))
 
 
 def release(root: Path) -> dict[str, Any]:

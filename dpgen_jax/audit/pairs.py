@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +31,7 @@ EDGES = np.array([0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, 1e19, 3e38, np.inf, np.nan]
 
 
 def wild(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns pairs of messages of many kinds, float32 [n, 2, B, M].
-
-    Args:
-        rng: Of the search.
-        shape: (n, 2, B, M).
-    """
+    """Returns pairs of messages of many kinds, float32 [n, 2, B, M], of this shape."""
     return np.stack([_pair(rng, shape[1:]) for _ in range(shape[0])])
 
 
@@ -61,13 +56,7 @@ def _one(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def mutated(rng: np.random.Generator, pair: np.ndarray, n: int) -> np.ndarray:
-    """Returns n pairs float32 [n, 2, B, M] that differ from one in some entries.
-
-    Args:
-        rng: Of the search.
-        pair: float32 [2, B, M].
-        n: How many.
-    """
+    """Returns n pairs float32 [n, 2, B, M] that differ from one, [2, B, M], in some entries."""
     return np.stack([_mutated(rng, pair) for _ in range(n)])
 
 
@@ -200,55 +189,50 @@ def squared(added: np.ndarray) -> np.ndarray:
     return np.einsum("nbd,nbd->n", difference, difference)
 
 
+def within(seconds: float, least: int = 1, most: float = math.inf) -> Iterator[int]:
+    """Yields 0, 1, ... for so many seconds after the first round, which compiles.
+
+    There are at least `least` rounds, however long they take, and at most `most`.
+    """
+    number, until = 0, math.inf
+    while number < most and (number < least or time.monotonic() < until):
+        yield number
+        number, until = number + 1, min(until, time.monotonic() + seconds)
+
+
 def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
            rng: np.random.Generator) -> Pair:
-    """Looks for two messages that move the sum further than any others.
+    """Looks for two messages, (B, M) each, that move the sum further than any others.
 
     It begins with the worst case of the bound and with wild messages, and changes some entries of
-    the best pair again and again: bounds round, so there is no gradient to follow.
-
-    Args:
-        mechanism: The mechanism.
-        shape: (B, M) of a message.
-        seconds: How long it looks, at least for one round.
-        rng: Of the search.
-
-    Returns:
-        The best pair.
+    the best pair again and again: bounds round, so there is no gradient to follow. It looks for as
+    many seconds as are given, at least for one round.
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)
-    tried, best, until = 0, None, math.inf
     candidates, added = worst(rng)
-    n = len(candidates)
-    while best is None or time.monotonic() < until:
-        if tried:
+    n, best, latest = len(candidates), Pair(candidates[0], added[0]), candidates[0]
+    for i in within(seconds):
+        if i:
+            half = wild(rng, (n - n // 2, 2, *shape))
+            candidates = _left_out(mechanism, np.concatenate(
+                [half, mutated(rng, latest, n // 2)]))
             added = np.asarray(add(_keys(rng, (n, 2)), candidates))
         distances = squared(added)
         first = int(np.argmax(distances))
-        if best is None or distances[first] > best.squared:
+        if distances[first] > best.squared:
             best = Pair(candidates[first], added[first])
         if distances[first] >= best.squared:  # as far: the search goes on from another place
             latest = candidates[first]
-        tried += n
-        until = min(until, time.monotonic() + seconds)  # compilation is not searching
-        half = wild(rng, (n - n // 2, 2, *shape))
-        candidates = _left_out(mechanism, np.concatenate(
-            [half, mutated(rng, latest, n // 2)]))
-    return dataclasses.replace(best, tried=tried)
+    return dataclasses.replace(best, tried=(i + 1) * n)
 
 
 def worst_cases(mechanism: Mechanism, shape: tuple[int, int], add: AddPairs | None = None
                 ) -> Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]:
     """Returns a function that makes worst cases of the bound, others in each call.
 
-    Args:
-        mechanism: The mechanism.
-        shape: (B, M) of a message.
-        add: Its `_adding`, where that is compiled.
-
-    Returns:
-        From a generator to messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
+    From a generator it makes messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
+    `add` is `_adding` of the mechanism, where that is compiled.
     """
     n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
     add = add or _adding(mechanism)

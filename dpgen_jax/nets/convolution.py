@@ -369,30 +369,30 @@ convolve_valid = Convolution(
 """VALID: maps [n, h, w, c], kernel [k, k, c, out] -> maps [n, h - k + 1, w - k + 1, out]."""
 
 
-class Conv3x3(nn.Module):
+class _Conv(nn.Module):
+    """A convolution with a bias; the name of the class is part of the names of released arrays."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Applies it to x [n, h, w, c]."""
+        size, edge = self.form
+        kernel = self.param("kernel", nn.initializers.lecun_normal(),
+                            (size, size, x.shape[-1], self.features))
+        if edge:
+            x = jnp.pad(x, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
+                                                      (self.features,))
+
+
+class Conv3x3(_Conv):
     """A valid 3x3 convolution with a bias: [n, h, w, c] -> [n, h - 2, w - 2, features]."""
 
-    features: int
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Applies it to x [n, h, w, c]."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(),
-                            (3, 3, x.shape[-1], self.features))
-        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
-                                                      (self.features,))
+    form = (3, 0)
 
 
-class Conv5x5(nn.Module):
+class Conv5x5(_Conv):
     """A 5x5 convolution with zeros around the image and a bias: [n, h, w, c] -> [..., features]."""
 
-    features: int
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Applies it to x [n, h, w, c]."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(),
-                            (5, 5, x.shape[-1], self.features))
-        x = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
-        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
-                                                      (self.features,))
+    form = (5, 2)

@@ -28,9 +28,8 @@ from tqdm import tqdm
 
 from dpgen_jax.accountant import journal
 from dpgen_jax.core import hosts
-from dpgen_jax.core.cli import INCOMPLETE
 from dpgen_jax.core.console import Guarded, in_notebook, tell
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import INCOMPLETE, option
 from dpgen_jax.core.files import Json, json_bytes, write_together
 
 COMPILING_FILE, MOST = "compiling.json", 500

@@ -11,12 +11,12 @@ import pytest
 import runs
 import small_datalens
 import small_gswgan
+from published_formulas import gswgan
 
 from dpgen_jax import account, train
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
-from dpgen_jax.accountant.published import gswgan
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
@@ -112,7 +112,7 @@ def test_bad_words_get_one_line(place, call, words, text):
 # --- runs in this process
 
 def fit(root, *, epsilon=20.0, resume=False, **fields):
-    request = lifecycle.Request("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
+    request = lifecycle.Resolved("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
                                 Budget(epsilon, 1e-3), RUNTIME, root, resume, seed=1)
     return lifecycle.run(request, from_arrays(*runs.images(), 3), log=lambda line: None)
 

@@ -12,9 +12,8 @@ from test_table_purchase import HEADER, ROWS
 
 from dpgen_jax import account, evaluate, export, sample, train
 from dpgen_jax.accountant import journal
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.data.table import parsing, schema
 from dpgen_jax.data.table.parsing import coded
@@ -23,14 +22,15 @@ from dpgen_jax.run import purchase
 KILLED = """
 import os, signal, sys
 from dpgen_jax import train
-from dpgen_jax.run import undeclared
+from dpgen_jax.cli import train_flags
+from dpgen_jax.run import reading, undeclared
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv[1] == "before the answer":
     undeclared._kept = die
-train.read(sys.argv[2], sys.argv[3:])
+reading.of_source(train_flags.call(sys.argv[2:]).request)
 die()
 """
 
@@ -54,7 +54,7 @@ def test_a_label_of_one_class_ends_in_a_release(tmp_path, monkeypatch, capsys):
     assert read_json(tmp_path / "run/release/privacy.json") == statement
 
     def verdicts():
-        report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+        report = of_folder(Path("run"))
         return {finding.check: finding.verdict for finding in report.findings}
 
     covered = "privacy.json names all records that purchases covered"

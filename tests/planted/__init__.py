@@ -17,25 +17,16 @@ from dpgen_jax.core.errors import UserError, nearest, one_line
 from planted.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 
 __all__ = ["FAULTS", "all_of"]
-for _module in ("charges", "noise", "sums", "units"):  # each registers its faults
-    importlib.import_module(f"planted.{_module}")
+importlib.import_module("planted.faults")  # which registers them
 LONGEST = 150
 """letters of what an attack found that are shown"""
 LIMITS = ("faults that nobody thought of, and the same ones at the size of a real run",)
 
 
 def all_of(names: Sequence[str], log: Log) -> Report:
-    """Plants faults one after the other, and attacks each.
+    """Plants faults one after the other, all of them by default, and attacks each.
 
-    Args:
-        names: Names of faults; all if empty.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report; its closing line is "N caught, M missed".
-
-    Raises:
-        UserError: A name that no fault has.
+    The closing line of the report is "N caught, M missed".
     """
     with contextlib.suppress(RuntimeError):  # a backend is already up, with the devices it has
         devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined, unused-ignore]

@@ -19,7 +19,7 @@ from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import kept_votes, records
 from dpgen_jax.run import checkpoint, side_releases
-from tests.planted import toy
+from planted import toy
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
@@ -33,9 +33,6 @@ def written(root: Path) -> None:
 
     The order of what is written is that of a run: class counts, then for each round the charge, the
     votes, the settlement and the row of metrics.
-
-    Args:
-        root: The folder, which must not exist.
     """
     public = to_json({
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
@@ -64,12 +61,8 @@ def written(root: Path) -> None:
 
 
 def audited() -> str:
-    """Writes the folder, and audits what it spent.
-
-    Returns:
-        What the audit found to fail; empty where all holds.
-    """
-    found = Findings(lambda line: None)
+    """Writes the folder, and returns what an audit of what it spent found to fail."""
+    found = Findings()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "run")
         written(root)

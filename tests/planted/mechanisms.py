@@ -12,7 +12,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import attacks, mechanism, pairs
 from dpgen_jax.audit.findings import Findings, Verdict
-from tests.planted import toy
+from planted import toy
 
 SEARCH, LAW, RELEASES = 0.5, 0.05, 60.0
 """Seconds: of the search for two messages, at least a round of it; of draws, at least 2^20; and of
@@ -48,30 +48,22 @@ def _sum(bound: GradientL2 | RowL2, shape: tuple[int, int], sigma: float = 50.0)
 
 
 def sensitivity(build: Callable[[], SumMechanism]) -> str:
-    """Returns which two messages move a sum further than is declared; empty where none is found.
-
-    Args:
-        build: One of the functions above.
-    """
-    found, mechanism = Findings(lambda line: None), build()
+    """Returns which two messages move a sum further than is declared; empty where none is found."""
+    found, mechanism = Findings(), build()
     attacks.sensitivity(mechanism, _pair(mechanism), found, NAME)
     return _failed(found)
 
 
 def releases(build: Callable[[], SumMechanism]) -> str:
-    """Returns what many releases certify above the claim; empty where that is nothing.
-
-    Args:
-        build: One of the functions above.
-    """
-    found, mechanism = Findings(lambda line: None), build()
+    """Returns what many releases certify above the claim; empty where that is nothing."""
+    found, mechanism = Findings(), build()
     attacks.noisy_sum(mechanism, _pair(mechanism), RELEASES, found, NAME)
     return _failed(found)
 
 
 def noise() -> str:
     """Returns what differs between the noise that is drawn and its law; empty where nothing."""
-    found = Findings(lambda line: None)
+    found = Findings()
     mechanism.audit_law(votes(), LAW, found, NAME)
     return _failed(found)
 

@@ -15,8 +15,9 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.data.base import Uncovered
 from dpgen_jax.evaluation import membership
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.report.page import Report, page
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.report import Report, page
 from dpgen_jax.release import documents, guarantee
 from dpgen_jax.release.guarantee import Facts, Protected, statement
 from dpgen_jax.run import calibrate_config, costs, lifecycle, planning
@@ -97,15 +98,15 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     stamp = stated["guarantee"]
     assert stamp in said[-1]
     assert stamp in (root / "release/README.txt").read_text()
-    assert stamp in costs.of_run(root)["guarantee"]
+    assert stamp in costs.of_run(root).guarantee
     assert documents.checked_statement(stated) and guarantee.of(stated).text == stamp
-    text = page(Report({}, stated, {}))
+    text = page(Report(None, stated, {}))
     kind = guarantee.of(stated).kind
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
     assert ("What is left out?" in text) == (kind == "not covered")
-    entry = report_page.Entry("run", {}, documents.checked_statement(stated))
+    entry = report_page.Entry("run", Assessment(), documents.checked_statement(stated))
     assert bool(report_page.doubts(entry)) == (kind != "valid")
     bound = membership.guarantee(stated)
     assert isinstance(bound, membership.Guarantee) == (kind == "valid")
@@ -116,7 +117,7 @@ def test_an_unfinished_run_is_stamped_by_its_configuration(stamped, tmp_path):
     root, _ = stamped["seeded"]
     for name in ("config.json", "ledger.jsonl"):
         (tmp_path / name).write_bytes((root / name).read_bytes())
-    assert costs.of_run(tmp_path)["guarantee"].startswith("none: the noise was made from a seed")
+    assert costs.of_run(tmp_path).guarantee.startswith("none: the noise was made from a seed")
 
 
 @pytest.mark.parametrize(("change", "kind"), [

@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from prepared import read
 from simulated_runs import BUDGET, MECHANISM, RECORDS
 from test_newcomer import QUICK
 
 from dpgen_jax import schema, train
 from dpgen_jax.accountant.journal import Journal, Run
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.audit.folder import of_folder
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
@@ -98,7 +99,7 @@ WORDS = ["dpmerf", "--dataset=loans.csv", "--label=late", "--epsilon=5", *QUICK]
 
 def bought(out):
     """A run that ended between its purchase and its training."""
-    train.read(WORDS[0], [*WORDS[1:], f"--out={out}"])
+    read([*WORDS, f"--out={out}"])
     return Ledger.open(f"{out}/ledger.jsonl")
 
 
@@ -114,7 +115,7 @@ def test_a_schema_that_another_run_bought_is_charged_beside_what_was_bought(loan
     train.command(["--resume", "one", "--schema", "two/schema.yaml"])
     with Ledger.open("one/ledger.jsonl") as ledger:
         assert ledger.spent() == spent  # and once
-    report = run_folder.of_folder(Path("one"), None, DataOptions(), lambda line: None)
+    report = of_folder(Path("one"))
     verdicts = {finding.check: finding.verdict for finding in report.findings}
     assert Verdict.FAILS not in verdicts.values()
     assert verdicts["what was bought of the data is paid for"] == Verdict.HOLDS
@@ -129,14 +130,14 @@ def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(lo
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(undeclared, "_kept", kill)
-        train.read(WORDS[0], [*WORDS[1:], "--out=run"])
+        read([*WORDS, "--out=run"])
     schema.command(["loans.csv", "--label", "late", "--out", "draft.yaml"])
     text = (loans / "draft.yaml").read_text()
     (loans / "declared.yaml").write_text(text[:text.index("read_from_data:")])
     train.command(["--resume", "run", "--schema", "declared.yaml"])
     with Ledger.open("run/ledger.jsonl") as ledger:
         assert ledger.epsilon() <= 5 and len(side_releases.buyers(ledger.spent())) == 1
-    report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+    report = of_folder(Path("run"))
     assert not report.count(Verdict.FAILS)
 
 

@@ -16,7 +16,7 @@ from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import lifecycle, monitor, side_releases
+from dpgen_jax.run import lifecycle, monitor, rehearsal, side_releases
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 NAMES = ((EpsilonDeltaEvent(0.5, 1e-5, "discrete-laplace categories"), 1),)
@@ -71,7 +71,7 @@ def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monke
     costs = iter([(), NAMES])
     monkeypatch.setattr(monitor, "judging_cost", lambda *_: next(costs))
     with pytest.raises(UserError, match="went on while this one started"):
-        lifecycle.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
+        rehearsal.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
                            lambda line: None)
 
 
@@ -84,7 +84,7 @@ def test_two_runs_of_the_same_noise(tmp_path, monkeypatch):
     assert by_hand(judged)[0] == pytest.approx(2 * by_hand(alone)[0]) and judged.steps == 6
     again = train(tmp_path / "judged", tmp_path / "judge", resume=True)
     assert again.spent() == judged.spent() and judged.epsilon() > 1.3 * alone.epsilon()
-    findings = Findings(lambda line: None)
+    findings = Findings()
     for name in ("judge", "judged"):
         spending.purchases_of_the_data(Folder(tmp_path / name, True), findings)
     assert [found.verdict for found in findings.made] == [Verdict.HOLDS]

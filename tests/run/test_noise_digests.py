@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.clip import RowL2
@@ -13,7 +14,6 @@ from dpgen_jax.aggregation.schedule import FixedSizeSampling, PoissonSampling, R
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import loop
 from dpgen_jax.run.loop import Remembered, secret_bits, twice
-from tests.planted import toy as adversary
 
 KEY = b"k" * 32
 RNG = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import FEDERATION, RunFolder, read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import contents
@@ -57,13 +58,23 @@ class Book:
 class Folder:
     """A run folder, the folder of a client, or a release by itself; parts are read on demand.
 
+    A part that is missing, damaged or not of this version is a UserError where it is read.
+
     Attributes:
         root: The folder.
         whole: True for the folder of a run or a client, False for a release by itself.
+        stated: The request of a run of an earlier version, which its config.json does not hold.
     """
 
     root: Path
     whole: bool
+    stated: Request | None = None
+
+    @functools.cached_property
+    def request(self) -> Request:
+        """The request that was stated for the run; empty where it does not say."""
+        value = self.config.get("request")
+        return self.stated or Request() if value is None else Request.from_json(value, "request")
 
     @property
     def files(self) -> RunFolder:
@@ -77,11 +88,7 @@ class Folder:
 
     @functools.cached_property
     def config(self) -> Json:
-        """config.json of the run, or of the release where there is no run.
-
-        Raises:
-            UserError: It is missing or damaged.
-        """
+        """config.json of the run, or of the release where there is no run."""
         path = self.root / "config.json"
         return read_json(path) if self.waiting else contents.described(path)
 
@@ -109,15 +116,11 @@ class Folder:
 
         A run charges first: all that was read of it before is charged in a ledger that is read now.
         """
-        return Folder(self.root, self.whole) if self.in_use else self
+        return dataclasses.replace(self) if self.in_use else self
 
     @functools.cached_property
     def book(self) -> Book:
-        """The ledger.
-
-        Raises:
-            UserError: It is missing, or a line of it is broken.
-        """
+        """The ledger."""
         data = ledger.read_ledger(self.files.ledger)
         records, hashes, tail, account = ledger.replay_lines(self.files.ledger, data)
         if tail and self.in_use:  # it is being written, and allows nothing before it is whole
@@ -128,31 +131,19 @@ class Folder:
 
     @functools.cached_property
     def statement(self) -> Json:
-        """privacy.json.
-
-        Raises:
-            UserError: It is missing or damaged.
-        """
+        """privacy.json."""
         path = self.release / "privacy.json"
         return contents.statement(read_json(path), str(path))
 
     @functools.cached_property
     def method_config(self) -> Any:
-        """The method's configuration, of config.json.
-
-        Raises:
-            UserError: It is not one of this version.
-        """
+        """The method's configuration, of config.json."""
         module = methods.get(self.config["method"])
         return from_json(module.Config, self.config["config"], "config")
 
     @functools.cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism, built again from config.json.
-
-        Raises:
-            UserError: There can be no such mechanism.
-        """
+        """The mechanism, built again from config.json."""
         module = methods.get(self.config["method"])
         made: Mechanism = module.mechanism(self.method_config, contents.spec(self.config["spec"]))
         return made
@@ -180,18 +171,19 @@ class Folder:
         return (self.release / "privacy.json").is_file()
 
 
-def opened(root: Path) -> Folder:
+def opened(root: Path, stated: Request | None = None) -> Folder:
     """Finds out what a folder is.
 
     Args:
         root: The folder.
+        stated: As `Folder` has it.
 
     Raises:
         UserError: It is neither a run nor a release.
     """
     names = {path.name for path in root.iterdir()} if root.is_dir() else set()
     if names & {"ledger.jsonl", "private"} or ("release" in names and "config.json" in names):
-        return Folder(root, whole=True)
+        return Folder(root, whole=True, stated=stated)
     if names & {"privacy.json", "generator.safetensors"}:
         return Folder(root, whole=False)
     raise UserError(f"{root} is neither a run nor a release: it holds no ledger.jsonl and no "
@@ -199,11 +191,7 @@ def opened(root: Path) -> Folder:
 
 
 def attempt(read: Callable[[], Any]) -> str:
-    """Returns why a part cannot be read, in one line; nothing where it can.
-
-    Args:
-        read: Reads the part.
-    """
+    """Returns why a part cannot be read, in one line; nothing where it can."""
     try:
         read()
     except (UserError, *ledger.DAMAGE, OSError) as error:
