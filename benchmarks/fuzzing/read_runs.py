@@ -4,8 +4,6 @@ A resume ends where the first step would be charged. What it would charge on top
 in question; what the ledger holds by then is returned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -73,5 +71,5 @@ def account(root: Path) -> dict[str, Any]:
 def release(root: Path) -> dict[str, Any]:
     """`sample RELEASE` and `load`; fields of the configuration may make other networks."""
     loaded = bundle.load(root / "release")
-    x, y = loaded.sample(2, seed=0)
+    x, y = loaded.arrays(2, seed=0)
     return {"x": list(x.shape), "config": dataclasses.is_dataclass(loaded.config), "y": y.tolist()}

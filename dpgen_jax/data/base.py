@@ -19,7 +19,10 @@ from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
 from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.errors import MAX_LISTED as MAX_LISTED
+from dpgen_jax.core.errors import listed as listed
 from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import quoted as quoted
 from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
@@ -56,8 +59,6 @@ def mapped_array(file: Path | IO[bytes], dtype: np.dtype, offset: int, shape: tu
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
 MAX_CLASSES = 100_000
-MAX_LISTED = 20
-"""The limit of names that a message lists."""
 Resize = Literal["crop", "stretch"]
 """How an image becomes a square: its centre is cut out, or all of it is stretched."""
 Background = Literal["white", "black"]
@@ -185,7 +186,10 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     if image_size is not None and x.shape[1:3] != (image_size, image_size) and x.size:
         require_memory(f"{part}: {len(x):,} images of {image_size} x {image_size} pixels",
                        len(x) * image_size**2 * x.shape[3])
-        x = stack(((f"row {i}", fit(row, image_size)) for i, row in enumerate(x)), len(x))
+        resized = np.empty((len(x), image_size, image_size, x.shape[3]), np.uint8)
+        for i, row in enumerate(x):
+            resized[i] = fit(row, image_size)
+        x = resized
     if min(x.shape[1:3]) < MIN_SIDE:
         raise UserError(f"{part}: images are {x.shape[1]} x {x.shape[2]} pixels, expected at least "
                         f"{MIN_SIDE} x {MIN_SIDE} in the order [n, H, W, ch]")
@@ -214,23 +218,6 @@ def fit(image: np.ndarray | Image.Image, size: int, resize: Resize = "crop") -> 
         image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
     resized = SQUARES[resize](image, (size, size), Image.Resampling.BICUBIC)
     return np.asarray(resized).reshape(size, size, -1)
-
-
-def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
-    """Stacks so many images [H, W, ch] of one shape, which come with their names.
-
-    A UserError names the first image whose shape differs from that of image 0.
-    """
-    out = None
-    for i, (name, image) in enumerate(images):
-        shape = same_shape(name, image.shape, None if out is None else out.shape[1:])
-        if out is None:
-            require_memory(f"an array of {count:,} images like {name}", count * image.nbytes)
-            out = np.empty((count, *shape), image.dtype)
-        out[i] = image
-    if out is None:
-        raise UserError("no images; at least 1 is needed")
-    return out
 
 
 def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None
@@ -272,26 +259,6 @@ def safe_name(name: str) -> str:
         name: Any text.
     """
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "data"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Returns the names with commas between them; of many the first, and the number of the others.
-
-    Args:
-        names: Any texts.
-    """
-    printable = [name if name.isprintable() else repr(name) for name in names]
-    more = f" and {len(printable) - MAX_LISTED:,} more" if len(printable) > MAX_LISTED else ""
-    return ", ".join(printable[:MAX_LISTED]) + more
-
-
-def quoted(text: str) -> str:
-    """Returns a text in quotes, with control characters escaped; of a long one the beginning.
-
-    Args:
-        text: Any text.
-    """
-    return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"
 
 
 FASHION_CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",

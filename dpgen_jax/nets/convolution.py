@@ -4,7 +4,7 @@ Compilers for CPUs have no fast form of a convolution whose weights differ from 
 `vmap`), nor of the gradients of a transposed convolution, and in compiled loops even plain ones are
 slow. A gather of the pixels that an output reads, followed by one matrix product, is fast there.
 Each `Convolution` holds both forms, which compute the same function up to rounding, and takes the
-one that `benchmarks/convolutions.py` found to be faster on the backend.
+one that was measured to be faster on the backend (`benchmarks/results/convolutions.json`).
 
 The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
 inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
@@ -161,9 +161,9 @@ def _borders_of_axis(outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 FASTER_ON: frozenset[str] = frozenset()
 """Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
-than the matrix product by `benchmarks.convolutions`. On a CPU it is not in any shape that was
-measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs have not
-been measured."""
+than the matrix product (`benchmarks/results/convolutions.json`). On a CPU it is not in any shape
+that was measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs
+have not been measured."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,22 +1,19 @@
 """The benchmarks run at toy size and say what they measured; no test here is about speed."""
 
+import argparse
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, common, steps
+from benchmarks import common, norms, steps, topagg_bound
 from dpgen_jax import presets
-from dpgen_jax.aggregation import teacher_votes
-from dpgen_jax.aggregation.noise import OsBits
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.methods import gpate
+from dpgen_jax.core.types import UserError
 from dpgen_jax.nets.image import DiscriminatorNet
-from dpgen_jax.run.capacity import choose_layout
 
 pytestmark = pytest.mark.long
+
 
 TOY = ["--preset", "glyphs", "--teachers", "2", "--chunk", "1", "--devices", "1", "--beside", "0",
        "--matmul", "64"]
@@ -120,71 +117,136 @@ def test_a_median_of_fewer_than_three_steps_is_refused(capsys):
     assert "at least 3" in capsys.readouterr().err
 
 
-def gnmax():
-    """A small case in which test and arg max both depend on the noise."""
-    spec = dataclasses.replace(mnist().spec, height=4, width=4)
-    config = gpate.Config(teachers=40, batch=3, projection=4, bins=5, sigma=2.0, sigma_ratio=2.0,
-                          threshold=0.5, clip=1e-4)
-    return gpate.build(config, spec), aggregation.gradients(gpate.mechanism(config, spec), 16, 7)
+# Benchmarks of single figures of the papers, at toy size: what they measure, keep and refuse.
+
+TOY_NORMS = ["--dataset", "glyphs", "--dpcgan", "glyphs", "--dpgan", "glyphs", "--gswgan", "glyphs",
+             "--steps", "4", "--critics", "6", "--batch", "12", "--points", "3"]
 
 
-@pytest.mark.parametrize("chunk", [1, 16])
-def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
-    method, x = gnmax()
-    layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
-    ours = aggregation.library(method, x, layout, seed=1)
-    matrices, released, moved = aggregation.seeded_step(ours, seed=1)
-    noises = aggregation.noises(method.mechanism, seed=1)
-    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *noises)
-    np.testing.assert_allclose(released, plain[0], rtol=2e-7)  # zeros are equal
-    np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
-    assert 0 < np.count_nonzero(released) < released.size
-    other = aggregation.noises(method.mechanism, seed=2)
-    assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0] != released).any()
-    assert isinstance(ours.bits, OsBits)  # from here on, as in a run
+def test_the_papers_epochs_are_one_step_of_all_teachers():
+    """15 records and a batch of 15, or 30 and 30: the published codes take one step an epoch."""
+    assert {steps.steps_of_an_epoch(row) for row in steps.EPOCHS.values()} == {1}
 
 
-def test_each_teacher_votes_for_the_bin_of_algorithm_2():
-    method, x = gnmax()
-    bound = method.mechanism.bound
-    rng = np.random.default_rng(3)
-    matrices = rng.standard_normal((3, 4, 16)).astype(np.float32) / 2
-    used = set()
-    for teacher in x / 4:  # shorter, so that the inner bins are used too
-        votes = bound.project(None, teacher_votes.project(matrices, teacher)).reshape(3, 4, 5)
-        for j in range(3):
-            columns = (teacher[None, j] @ matrices[j].T).T
-            plain = [aggregation.histogram(method.mechanism, column) for column in columns]
-            np.testing.assert_array_equal(votes[j], plain)
-            used |= set(np.argmax(plain, -1).tolist())
-    assert used == set(range(5))
+def test_an_epoch_of_fewer_teachers_is_extrapolated_and_says_so():
+    row = steps.EPOCHS["datalens-mnist-4000"]
+    measured = {"seconds_per_step": {"median": 0.5}, "teachers": 40}
+    result = steps.epoch(row, measured)
+    assert result["seconds_per_epoch"] == 50.0 and result["extrapolated"]
+    assert not steps.epoch(row, measured | {"teachers": 4000})["extrapolated"]
 
 
-@pytest.mark.slow
-def test_aggregation_writes_a_record(tmp_path, monkeypatch):
-    monkeypatch.setattr(aggregation, "whole_step", lambda preset, n, seed: SimpleNamespace(
-        step=lambda: sum(range(10_000 * n))))  # two published networks take long to compile
-    arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk",
-                 "--step-teachers", "10", "12", "--repeats", "3"]
-    out = tmp_path / "aggregation.json"
-    assert aggregation.main([*arguments, "--out", str(out)]) == 0
+def test_epochs_are_timed_and_kept(tmp_path, monkeypatch):
+    out, names = tmp_path / "epochs.json", ["datalens-toy", "gpate-toy"]
+    monkeypatch.setattr(steps, "EPOCHS", {
+        f"{method}-toy": steps.Epoch(method, "glyphs", 1.0, "no paper")
+        for method in ("datalens", "gpate")})
+    flags = ["--epochs", *names, "--share", "0.002", "--chunk", "1", "--devices", "1",
+             "--out", str(out)]
+    assert steps.main(flags) == 0
     record = json.loads(out.read_text())
-    assert record["command"] == " ".join(["python -m benchmarks.aggregation", *arguments])
-    results = record["results"]
-    assert results["queries"] == 150 and results["dimension"] == 784
-    assert set(results["agreement"]) == {"chunk 1"}
-    for clock in ("wall", "processor"):
-        assert all(len(t["all"]) == 3 for t in results[clock]["seconds"].values())
-        assert set(results[clock]["ratio"]) == {"chunk 1"}
-    assert [results[name] for name in ("teachers", "samples", "projections", "bins")] == [
-        20, 15, 10, 10]
+    for name in names:
+        row = record["results"]["rows"][name]
+        assert row["teachers"] >= 3 and row["seconds_per_epoch"] > 0 and row["extrapolated"]
+        assert row["source"] == "no paper"
+    monkeypatch.setattr(steps.common, "apart", lambda *_: pytest.fail("timed again"))
+    assert steps.main(flags) == 0
 
 
-def test_a_share_is_of_the_step_on_the_line_through_two():
-    args, _ = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
-    seconds = {"numpy": 6.0, "chunk 1": 3.0, "chunk 16": 2.0, "step of 10": 7.0, "step of 20": 9.0}
-    found = aggregation.conclude({n: {"median": s} for n, s in seconds.items()}, 1, args)
-    assert found["step_seconds_per_teacher"] == pytest.approx(0.2)
-    assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
-    assert found["share"] == pytest.approx(3 / 85)
-    assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
+def test_epochs_of_a_share_that_is_none_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        steps.main(["--epochs", "--share", "0"])
+    assert "--share: above 0" in capsys.readouterr().err
+
+
+def test_the_best_case_by_dimension():
+    best = topagg_bound.by_dimension("mnist-eps1")
+    assert best["dimensions"][-1] == 784 and best["log10_most_likely"][-1] < -200
+    assert np.all(np.diff(best["log10_most_likely"]) < 0)
+    said = [ratio for ratio in best["theorem_to_independent"] if ratio is not None]
+    assert min(said) > 1 and best["theorem_to_independent"][-1] is None
+    assert topagg_bound.by_dimension("mnist-eps1-mean") is None
+
+
+def test_a_preset_that_releases_no_signs_is_refused():
+    with pytest.raises(UserError, match="releases no signs"):
+        topagg_bound.main(["--preset", "mnist-eps1-mean"])
+
+
+def test_a_summary_of_norms():
+    said = norms.summary(np.array([[0.5, 2.0], [4.0, np.nan]]), 1.0)
+    assert said["before"]["mean"] == pytest.approx(6.5 / 3) and said["not_finite"] == 1
+    assert said["after"]["mean"] == pytest.approx(2.5 / 3)
+    assert said["share_above_clip"] == pytest.approx(2 / 3) and sum(said["histogram"]) == 3
+
+
+@pytest.fixture(scope="module")
+def glyphs():
+    return norms.data.load("glyphs")
+
+
+def test_a_stopped_study_goes_on_to_the_same_norms(glyphs, tmp_path, monkeypatch):
+    s = norms.study(norms.arguments(TOY_NORMS), glyphs, "GS-WGAN", True)
+    whole = norms.follow(s, 0, 4, tmp_path / "whole.npz")
+    assert [row["step"] for row in whole] == [0, 1, 2, 3]
+    assert sum(whole[0]["histogram"]) == s.per_step * s.method.mechanism.shape[0]
+    assert "on_fakes" not in whole[0]  # critics are private
+    monkeypatch.setattr(norms, "CHECKPOINT_SECONDS", -1)
+    path, saved = tmp_path / "part.npz", norms.save
+
+    def stopping(path, step, rows, state):
+        saved(path, step, rows, state)
+        if step == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(norms, "save", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        norms.follow(s, 0, 4, path)
+    assert norms.follow(s, 0, 4, path) == whole
+
+
+def test_a_study_with_other_settings_has_another_checkpoint(tmp_path):
+    names = {norms.checkpoint(tmp_path, "GS-WGAN, clipped", {"config": {"steps": n}}).name
+             for n in (4, 4, 5)}
+    assert len(names) == 2 and all(name.startswith("GS-WGAN-clipped-") for name in names)
+
+
+def test_images_of_another_shape_are_refused(glyphs):
+    with pytest.raises(UserError, match="has records .* preset mnist-eps10 of gswgan is for"):
+        norms.study(norms.arguments(["--dataset", "glyphs"]), glyphs, "GS-WGAN", True)
+
+
+def test_the_record_of_norms(tmp_path, capsys, monkeypatch):
+    flags = [*TOY_NORMS, "--systems", "DP-SGD GAN", "--out", str(tmp_path / "out"), "--record",
+             str(tmp_path / "norms.json")]
+    norms.main(flags)
+    record = json.loads((tmp_path / "norms.json").read_text())
+    assert str(tmp_path) not in record["command"]
+    clipped, free = (record["results"]["variants"][f"DP-SGD GAN, {kind}"]["rows"]
+                     for kind in ("clipped", "not clipped"))
+    assert len(clipped) == len(free) == 3
+    assert clipped[0]["histogram"] == free[0]["histogram"]  # before clipping, at the first step
+    assert clipped[1]["before"] != free[1]["before"]
+    assert clipped[0]["on_fakes"]["before"]["mean"] > 0
+    assert (tmp_path / "norms.png").stat().st_size > 1000
+    monkeypatch.setattr(norms, "follow", lambda *_: pytest.fail("trained again"))
+    norms.main(flags)
+
+
+def test_what_is_parsed():
+    args, more = topagg_bound.arguments(["--preset", "mnist-eps10", "--teachers", "40"])
+    assert more == ["--teachers", "40"] and args.out.name.startswith("topagg-bound-mnist-eps10-")
+    assert isinstance(norms.arguments([]), argparse.Namespace)
+
+
+def test_a_changed_preset_has_another_run(monkeypatch):
+    """So that a finished run of before is not read as that of the preset of today."""
+    def out(*more):
+        return topagg_bound.arguments(["--preset", "mnist-eps1", *more])[0].out
+
+    usual, fewer = out(), out("--teachers", "40")
+    assert usual == out() == out("--state", "disk") != fewer
+    preset = presets.all_of("datalens")["mnist-eps1"]
+    changed = dataclasses.replace(preset, config=dataclasses.replace(preset.config, d_steps=3))
+    monkeypatch.setitem(presets.all_of("datalens"), "mnist-eps1", changed)
+    assert out() != usual
