@@ -34,7 +34,7 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import Method
 from dpgen_jax.private.teachers import Layout, spread
-from dpgen_jax.run import capacity, loop
+from dpgen_jax.run import capacity, loop, noise_digests
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 ROWS = (("datalens", "mnist-eps1"), ("gpate", "mnist-eps1-sum"), ("gswgan", "mnist-published"),
@@ -101,7 +101,7 @@ def measured(method: Method, layout: Layout, root: Path, blocks: int) -> dict[st
     clock, key = Clock(), secrets.token_bytes(32)
 
     def noted(first: int, bits: list[np.ndarray]) -> None:
-        loop.append_digests(root / "digests", key, first, bits)
+        noise_digests.append(root / "digests", key, first, bits)
 
     with Ledger.create(root / "ledger.jsonl", header, witness) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
@@ -121,7 +121,7 @@ def block(job: loop.Job, left: int, clock: Clock, noted: Callable) -> tuple[int,
         charged = mechanism.pending_charge(ledger.spent(), first, n)
         ticket = ledger.reserve(charged, n)
     with clock("draw"):
-        source = loop.Remembered(job.bits)
+        source = noise_digests.Remembered(job.bits)
         draws = loop.draw(mechanism, job.layout, source, first, n, job.longest)
     with clock("send"):
         jax.block_until_ready([

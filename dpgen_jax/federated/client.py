@@ -41,7 +41,7 @@ from dpgen_jax.federated.messages import MAX_ROUNDS, Question, Terms, pack
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.streaming import like
 from dpgen_jax.private.teachers import Units
-from dpgen_jax.run import checkpoint, loop, spending
+from dpgen_jax.run import checkpoint, noise_digests, spending
 from dpgen_jax.run.loop import require_32_bits
 
 folder_log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
     """
     try:
         key = bytes.fromhex(read_json(files.identity)["key"])
-        loop.append_digests(files.noise_digests, key, answered, [bits[None]])
+        noise_digests.append(files.noise_digests, key, answered, [bits[None]])
     except OSError as error:
         folder_log.warning("writing %s: %s", files.noise_digests, error)
 

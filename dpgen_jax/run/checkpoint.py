@@ -57,7 +57,7 @@ from dpgen_jax.private import kept_votes, streaming, teachers
 from dpgen_jax.private.records import Partition, fingerprint
 from dpgen_jax.private.teachers import put
 from dpgen_jax.run import capacity
-from dpgen_jax.run.loop import State, initial_state
+from dpgen_jax.run.loop import Job, State, initial_state
 from dpgen_jax.run.progress import reason
 
 # Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
@@ -375,8 +375,7 @@ def _damage_named(folder: Path, step: int) -> Iterator[Path]:
                         "What was spent stays spent") from error
 
 
-def begin_state(files: RunFolder, state: State, method: Method, layout: teachers.Layout,
-                ledger: Ledger, keep: int) -> Saving:
+def begin_state(files: RunFolder, state: State, job: Job, keep: int) -> Saving:
     """Begins a checkpoint that names the ledger line at which it is taken.
 
     It is written during the training where the memory has room for a copy of the state, and the
@@ -385,9 +384,7 @@ def begin_state(files: RunFolder, state: State, method: Method, layout: teachers
     Args:
         files: The run folder.
         state: A state whose units are there; it may change once this has returned.
-        method: The method, built.
-        layout: How the units lie on the devices.
-        ledger: The run's open ledger.
+        job: The method, its layout and the run's open ledger.
         keep: How many checkpoints are kept.
 
     Raises:
@@ -395,8 +392,8 @@ def begin_state(files: RunFolder, state: State, method: Method, layout: teachers
     """
     if state.units is None:
         raise ValueError("the units of this state are gone")
-    units = state.units
-    size = streaming.block_size(method)
+    units, layout, ledger = state.units, job.layout, job.ledger
+    size = streaming.block_size(job.method)
 
     def parts() -> Iterator[tuple[str, Any]]:
         # Copies: on CPU an array of the host may be the very memory that a step updates in place.
@@ -406,7 +403,7 @@ def begin_state(files: RunFolder, state: State, method: Method, layout: teachers
 
     return begin(
         files.checkpoints, state.step, parts(), keep=keep,
-        beside=not layout.slab and capacity.copy_fits(method),
+        beside=not layout.slab and capacity.copy_fits(job.method),
         note={"ledger_head": ledger.head, "ledger_lines": ledger.n_lines, "block_size": size})
 
 

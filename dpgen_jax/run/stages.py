@@ -38,7 +38,7 @@ from dpgen_jax.private.records import Partition
 from dpgen_jax.release import bundle, contents, export, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint, follower, planning, side_releases, spending
-from dpgen_jax.run.loop import State
+from dpgen_jax.run.loop import Job, State
 from dpgen_jax.run.monitor import Best, Monitor
 from dpgen_jax.run.planning import Log, Plan, memory_line, summary_lines
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible, reason
@@ -257,14 +257,14 @@ def leave_where_seconds_count(training: Training, state: State) -> None:
     Raises:
         UserError: With the exit code of the signal, where the checkpoint is there.
     """
-    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
+    if training.stopping.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
         return
     training.keep(state)
     if state.step not in checkpoint.steps(training.files.checkpoints):
         return  # it could not be written, and a release is better than neither
     error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
                       f"as --on-term asks; to go on: {go_on(training.files.root)}")
-    error.exit_code = training.stop.exit_code
+    error.exit_code = training.stopping.exit_code
     raise error
 
 
@@ -423,8 +423,9 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     best = Best(plan.files.best) if plan.request.monitor.keep_best else None
     monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows,
                       best=best)
-    training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
-                        monitor, begun.stop, begun.notices,
+    job = Job(plan.method, plan.layout, begun.ledger, dealt.bits,
+              plan.request.runtime.steps_per_call)
+    training = Training(job, plan.files, plan.request.runtime, monitor, begun.stop, begun.notices,
                         EPSILON if begun.guaranteed else BUDGET_EPSILON)
     state, fault = _steps(plan, training, dealt, log)
     if not state.step:
@@ -533,13 +534,13 @@ def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
            ) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
-    state = checkpoint.start_run(plan.files, method, plan.layout, training.ledger, request.resume,
-                                 request.seed)
+    state = checkpoint.start_run(plan.files, method, plan.layout, training.job.ledger,
+                                 request.resume, request.seed)
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
     steps = plan.config.planned_steps
     if state.step >= steps and not plan.is_open_ended:
         log(f"all {steps:,} steps were done before: none is trained, and none is charged")
-    return training.train(state, dealt.records, dealt.bits, steps,
+    return training.train(state, dealt.records, steps,
                           sys.maxsize if plan.is_open_ended else steps)

@@ -140,9 +140,6 @@ def test_every_phase_costs_the_same_and_the_last_goes_on():
     assert len({phase.mechanism.events(1) for phase in asks.phases} | events) == 1
     kinds = [asks.phases.index(asks.at(step)[0]) for step in range(9)]
     assert kinds == [0, 1, 2] + [3] * 3 + [6] * 3  # five of cells less two
-    with pytest.raises(ValueError, match="phases"):
-        dearer = mixture.build(dataclasses.replace(CONFIG, sigma=0.5), SPEC)
-        dataclasses.replace(built, phases=(built.phases[0], dearer.phases[1]))
 
 
 # The generator.

@@ -58,7 +58,7 @@ def visits_of_a_rotation_rounded_down() -> Iterator[None]:
 def charge_after_the_draw() -> Iterator[None]:
     """Noise is drawn first, and charged when the block is done."""
     def run_block(job: loop.Job, block: Any, records: Any, state: loop.State, n: int,
-                  hooks: loop.Hooks) -> loop.State:
+                  listener: loop.Listener) -> loop.State:
         mechanism, ledger = job.method.mechanism, job.ledger
         first = ledger.steps_charged
         secrets = loop.draw(mechanism, job.layout, job.bits, first, n, job.longest)

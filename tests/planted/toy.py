@@ -221,7 +221,7 @@ def start(where: teachers.Layout, planted: Any = None) -> loop.State:
 
 def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, planted: Any = None,
           bits: BitSource | None = None, steps: int = STEPS, block: Callable = block,
-          deal: records.Partition | None = None, steps_per_call: int = 0, **hooks: Any
+          deal: records.Partition | None = None, steps_per_call: int = 0, **methods: Any
           ) -> tuple[loop.State, Ledger]:
     """The real loop and a real ledger, which is closed.
 
@@ -231,8 +231,10 @@ def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, 
             replaced(loop, "compile_block", block):
         job = loop.Job(method, where, ledger, SeededBits(0) if bits is None else bits,
                        steps_per_call)
+        listener = loop.Listener()
+        vars(listener).update(methods)  # functions in the place of its methods
         state = loop.train(job, placed(data, where, deal), start(where, planted), steps,
-                           loop.Hooks(**hooks))
+                           listener)
     return state, ledger
 
 

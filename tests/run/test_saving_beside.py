@@ -224,15 +224,15 @@ def test_checkpoints_that_stop_the_training_take_little_of_its_time(
                                      finish=lambda: None)
 
     monkeypatch.setattr(checkpoint, "begin_state", begin)
-    run = training.Training(
-        method=types.SimpleNamespace(post_training=None), files=runs.files(pathlib.Path()),
-        layout=None, ledger=types.SimpleNamespace(epsilon=lambda: 0.0), runtime=runtime,
-        monitor=None, stop=None, notices=Notices(pytest.fail), charged="epsilon", elapsed=clock)
+    job = types.SimpleNamespace(method=types.SimpleNamespace(post_training=None),
+                                ledger=types.SimpleNamespace(epsilon=lambda: 0.0))
+    run = training.Training(job, runs.files(pathlib.Path()), runtime, monitor=None, stopping=None,
+                            notices=Notices(pytest.fail), charged="epsilon", elapsed=clock)
     state = types.SimpleNamespace(done=0, units=(), public=())
-    record = training.Recorder(run, types.SimpleNamespace(advance=lambda *_: None), None, state)
+    run.begin(state, types.SimpleNamespace(advance=lambda *_: None))
     while len(begins) < 4:
         clock.now += 60
-        record(state, {})
+        run.on_block(state, {})
     assert 60 * runtime.checkpoint_minutes < begins[0] <= 60 * (runtime.checkpoint_minutes + 1)
     for end, after in zip(ends, begins[1:], strict=False):
         assert 60 * wait < after - end <= 60 * (wait + 1)  # due after `wait`: at the next block
