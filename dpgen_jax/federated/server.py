@@ -33,7 +33,7 @@ from dpgen_jax.private.teachers import check_public, check_query
 from dpgen_jax.release import bundle, guarantee
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import checkpoint, loop, stages
+from dpgen_jax.run import checkpoint, loop, resume, stages
 from dpgen_jax.run.loop import affordable, require_32_bits
 from dpgen_jax.run.planning import Log, Request
 from dpgen_jax.run.progress import Notices, clock, interruptible, public_seconds
@@ -414,11 +414,13 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
                         f"{method.mechanism.n_units} must")
     root = request.out or run_folder.default_root(request.method, "federation")
     public = public_config(request, spec)
-    files = (checkpoint.reopen if request.resume else checkpoint.create)(root, public)
+    origin = resume.Origin(RunFolder(root), request.resume)
+    files = origin.files
+    resume.open_folder(origin, public)
     log(f"run folder: {root.absolute()}")
-    with checkpoint.open_run_ledger(files, method.mechanism, public, request.resume) as ledger, \
+    with resume.open_ledger(origin, method.mechanism, public) as ledger, \
             interruptible() as stop:
-        if line := checkpoint.of_torn_lines(ledger):
+        if line := resume.of_torn_lines(ledger):
             log(line)
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)

@@ -41,7 +41,7 @@ from dpgen_jax.core.types import Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.private import kept_votes as vote_log
 from dpgen_jax.release import contents, documents, guarantee
-from dpgen_jax.run import checkpoint, side_releases, spending
+from dpgen_jax.run import checkpoint, resume, side_releases, spending
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 
@@ -382,7 +382,7 @@ def publish(root: Path) -> Json:
     votes = vote_log.Confident(offer.mechanism).votes(files.votes)
     sealed = teacher_votes.sanitised_totals(votes, offer.mechanism, offer.sanitiser, totals.steps)
     witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
-    with checkpoint.reopened(files, offer.mechanism, witness) as ledger:
+    with resume.reopened(files, offer.mechanism, witness) as ledger:
         ledger.extend(claim)
         ledger.charge(((cost, 1),))
         bound = teacher_votes.upper_bound(sealed, offer.sanitiser, OsBits())
@@ -417,7 +417,7 @@ def _offer(root: Path) -> _Offer:
         raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
                         "be a promise; publish that of a run with a guarantee")
     # A sanitiser that was changed since the run began may have been chosen by the votes.
-    totals = checkpoint.charged(files, stored)
+    totals = resume.charged(files, stored)
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
         raise UserError(f"{root} has charged its one sanitised release" + (
             "; another would need another run" if published(read(files.ledger)) else

@@ -27,7 +27,7 @@ from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.presets import Preset, choice
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import checkpoint, lifecycle, planning, undeclared
+from dpgen_jax.run import lifecycle, planning, resume, undeclared
 from dpgen_jax.run.planning import Request
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.purchase import SHARE, Wanted
@@ -286,7 +286,7 @@ class _Bought:
         request, _ = request_for(self._supposed())
         root = request.out or run_folder.default_root(request.method, "frame")
         if request.out and not (request.resume and run_folder.RunFolder(root).config.is_file()):
-            checkpoint.refuse_used(root)
+            resume.refuse_used(root)
         return root
 
     def dataset(self, request_for: RequestFor, root: Path) -> tuple[Dataset, str]:

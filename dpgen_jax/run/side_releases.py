@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events, add_up
-from dpgen_jax.accountant.ledger import Ledger, larger_counts
+from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import single_releases
 from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Budget
@@ -106,22 +106,17 @@ def cost(bought: Events, name: str) -> Budget:
                   add_up((event.delta, count) for event, count in pairs))
 
 
-def with_those_of(files: RunFolder, bought: Events) -> Events:
-    """Adds what a run has bought itself, with whatever schema it goes on.
-
-    Args:
-        files: The folder of the run.
-        bought: The events of the purchases that its schema lists.
+def bought_by(files: RunFolder) -> Events:
+    """Returns what a run has bought itself, with whatever schema it goes on.
 
     Raises:
         UserError: A damaged ledger.
     """
     if not books.begun(files.ledger):
-        return bought
+        return ()
     name = shorter(files.run_id())
-    return larger_counts(bought, tuple(
-        (event, count) for event, count in books.account(books.read(files.ledger)).spent()
-        if name in buyers(((event, count),))))
+    return tuple((event, count) for event, count in books.account(books.read(files.ledger)).spent()
+                 if name in buyers(((event, count),)))
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:

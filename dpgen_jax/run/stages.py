@@ -37,7 +37,7 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import bundle, contents, export, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import checkpoint, follower, planning, side_releases, spending
+from dpgen_jax.run import checkpoint, follower, planning, resume, side_releases, spending
 from dpgen_jax.run.loop import Job, State
 from dpgen_jax.run.monitor import Best, Monitor
 from dpgen_jax.run.planning import Log, Plan, memory_line, summary_lines
@@ -342,21 +342,19 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     stamp = planning.stamp_of_run(request.budget, request.seed, plan.config, plan.protected)
-    going_on = files if request.resume or files.waiting else None
-    announced = files.waiting and not request.resume  # before the purchase of this command
+    origin = plan.origin
+    announced = origin.bought_first and not origin.resumed  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
-    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, going_on,
-                           plan.purchases)
+    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon,
+                           origin.before, plan.purchases)
     promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
     with spending.before(identity, promise, start, spent) as witness:
-        checkpoint.opened(files.root, plan.public_config, request.resume)
-        partition = checkpoint.run_identity(files, plan.records, plan.assign, request.resume,
-                                            request.seed)
-        ledger = checkpoint.open_run_ledger(files, mechanism, plan.public_config, request.resume,
-                                            witness(files))
+        resume.open_folder(origin, plan.public_config)
+        partition = resume.partition(origin, plan.records, plan.assign, request.seed)
+        ledger = resume.open_ledger(origin, mechanism, plan.public_config, witness(files))
     log(f"run folder: {files.root}")
-    for line in filter(None, (shortfall(), checkpoint.of_torn_lines(ledger))):
+    for line in filter(None, (shortfall(), resume.of_torn_lines(ledger))):
         log(line)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
@@ -533,9 +531,8 @@ def as_published(method: str, config: MethodConfig, delta: float, steps: int) ->
 def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
            ) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
-    method, request = plan.method, plan.request
-    state = checkpoint.start_run(plan.files, method, plan.layout, training.job.ledger,
-                                 request.resume, request.seed)
+    method = plan.method
+    state = resume.state(plan.origin, method, plan.layout, training.job.ledger, plan.request.seed)
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step

@@ -56,11 +56,11 @@ from dpgen_jax.data.table.schema import (
     dialect_of_header,
 )
 from dpgen_jax.presets import choice
-from dpgen_jax.run import checkpoint, side_releases, spending
 from dpgen_jax.run import flags as run_flags
 from dpgen_jax.run import purchase as run_purchase
-from dpgen_jax.run.checkpoint import refuse_used
+from dpgen_jax.run import side_releases, spending
 from dpgen_jax.run.flags import Reading, Refuse, Supposed, Train, budget_for, trained_on
+from dpgen_jax.run.resume import create, refuse_used
 
 FIXED = ("method", "data", "budget")
 """Fields that a resume may not change before the answer is there."""
@@ -173,7 +173,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     with spending.before(spending.Identity(None, purchase.content), promised, start,
                          _private) as witness:
         if not going_on:
-            checkpoint.create(purchase.root, purchase.about)
+            create(purchase.root, purchase.about)
         ledger = _ledger(files, purchase, witness) if purchase.events else None
     if ledger is None or read is not None:
         answer = _kept(files, read or draw(()))
