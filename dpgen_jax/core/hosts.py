@@ -68,8 +68,7 @@ class BatchPlace(NamedTuple):
 def place_in_batch_system(seconds: int) -> BatchPlace | None:
     """Returns this process's place; None where this version of JAX does not report it.
 
-    Args:
-        seconds: How long a system may take to name the machine of process 0.
+    `seconds` is how long a system may take to name the machine of process 0.
 
     Raises:
         UserError: No system started this process, or it does not answer.
@@ -124,11 +123,7 @@ class Arrival:
 
 
 def flags(words: Sequence[str]) -> dict[str, str]:
-    """Returns the flags of a command and their values, without those that may differ.
-
-    Args:
-        words: The words of the command.
-    """
+    """Returns the flags of a command and their values, without those that may differ."""
     values: dict[str, str] = {}
     name = ""
     for word in words:
@@ -155,11 +150,6 @@ class Met(NamedTuple):
 
 def meet(place: str, mine: Arrival, seconds: float) -> Met:
     """Waits until all processes of the run have come.
-
-    Args:
-        place: HOST:PORT of process 0.
-        mine: This process.
-        seconds: How long, at most.
 
     Returns:
         The connections to the others, and what all have agreed on.
@@ -381,9 +371,8 @@ class Team:
 def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     """Joins the processes of a run; it must run before JAX touches a backend.
 
-    Args:
-        hosts: Where they meet; nothing is done for one process.
-        words: The words of the command, which must be the same for all.
+    `words` are those of the command, which must be the same for all. Of one process nothing is
+    done.
 
     Raises:
         UserError: Where they do not meet.
@@ -463,10 +452,7 @@ def leads() -> bool:
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
     """Sends an order to the other processes: the next thing that all do.
 
-    Args:
-        order: What to do.
-        words: JSON values that it needs.
-        **arrays: Arrays of the host that it needs.
+    It carries JSON values (`words`) and arrays of the host.
     """
     if count() == 1:
         return
@@ -477,13 +463,9 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
 
 
 def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Waits for the leader's next order.
+    """Waits for the leader's next order, and returns it with its words and its arrays.
 
-    Args:
-        signal: A signal to stop that this process got; it is reported to the leader.
-
-    Returns:
-        The order, its words and its arrays.
+    A signal to stop that this process got is reported to the leader.
     """
     size = int(_exchange(np.array([0, signal or 0], np.int32))[0, 0])
     content, arrays = _unpacked(_sent(b"", size))
@@ -497,11 +479,7 @@ def signal_of_others() -> int | None:
 
 
 def gather(value: object) -> list[Any]:
-    """Returns a JSON value of each process, on all of them, in order.
-
-    Args:
-        value: This process's own.
-    """
+    """Returns a JSON value of each process, on all of them, in order."""
     if count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -514,10 +492,6 @@ def gather(value: object) -> list[Any]:
 
 def agree(what: str, value: str) -> None:
     """Refuses processes that differ.
-
-    Args:
-        what: What they must agree on, as the error calls it.
-        value: This process's own.
 
     Raises:
         UserError: On all of them, naming those that differ from the leader.
@@ -610,11 +584,7 @@ GONE = ("another process has ended, or cannot be reached; its own last line says
 
 @contextlib.contextmanager
 def leading(code: Callable[[], int]) -> Iterator[None]:
-    """Sends the end of the run, and its exit code, to the others, which wait for orders.
-
-    Args:
-        code: The exit code of a run that ends without an error.
-    """
+    """Sends the end of the run, and its exit code, to the others, which wait for orders."""
     Team.signal, Team.ended = None, False
     try:
         yield
@@ -636,9 +606,6 @@ def end_at_once(code: int) -> None:
 
     During a joint computation the others receive no order. So the leader sends them its exit code
     over the connections of the meeting; the end of another process shows as a broken connection.
-
-    Args:
-        code: The exit code.
     """
     if count() > 1:
         _tell_code(code)

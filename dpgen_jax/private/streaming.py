@@ -66,28 +66,13 @@ class FileArray:
             raise self._failed(error) from error
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Returns a copy of some rows.
-
-        Args:
-            rows: Which.
-
-        Raises:
-            UserError: They cannot be read.
-        """
+        """Returns a copy of some rows. Raises: UserError, if they cannot be read."""
         out = np.empty((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
         self._each(self._file.readinto, rows, out)
         return out
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
-        """Writes some rows.
-
-        Args:
-            rows: Which.
-            values: As many.
-
-        Raises:
-            UserError: They cannot be written.
-        """
+        """Writes some rows. Raises: UserError, if they cannot be written."""
         self._each(self._file.write, rows, np.ascontiguousarray(values, self.dtype))
 
     def _each(self, call: Callable[[memoryview], int | None], rows: slice, values: np.ndarray
@@ -115,12 +100,7 @@ class FileArray:
 
 
 def empty(method: Method, layout: Layout) -> Private[Units]:
-    """Returns units of zeros, numbered, outside of the devices.
-
-    Args:
-        method: The method.
-        layout: How many there are, with padding, and where they lie.
-    """
+    """Returns units of zeros, numbered, outside of the devices."""
     def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | FileArray:
         if layout.files is None:
             return np.zeros(shape, dtype)
@@ -135,13 +115,7 @@ def empty(method: Method, layout: Layout) -> Private[Units]:
 
 
 def read(stored: Private[PyTree], rows: slice, layout: Layout) -> Private[PyTree]:
-    """Returns a copy of some rows on the devices.
-
-    Args:
-        stored: Sealed arrays outside of the devices.
-        rows: As many as divide over the devices.
-        layout: How units lie on devices.
-    """
+    """Returns a copy of some rows on the devices."""
     def one(array: np.ndarray | FileArray) -> Array:
         part = array[rows]
         # An array on a CPU may share the memory of the one that it was made of.
@@ -151,13 +125,7 @@ def read(stored: Private[PyTree], rows: slice, layout: Layout) -> Private[PyTree
 
 
 def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[Units]:
-    """Writes some rows in place, and returns all.
-
-    Args:
-        stored: Sealed units outside of the devices.
-        rows: Which.
-        new: As many, on the devices or on the host.
-    """
+    """Writes some rows in place, and returns all."""
     def one(array: np.ndarray | FileArray, values: Array) -> None:
         array[rows] = np.asarray(values)
 
@@ -166,13 +134,7 @@ def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[U
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units, a slab at a time.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        layout: How units lie on devices.
-    """
+    """Initialises all units, a slab at a time."""
     make, data, units = compile_stack(method, layout), key_data(key, layout), empty(method, layout)
     for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
         ids = np.arange(rows.start, rows.stop, dtype=np.int32)
@@ -195,10 +157,6 @@ def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]
     except the query. It updates the units in place and returns the sealed sum, int32 [B, D]. If it
     fails, some units may have learnt and others not. As a trial it computes one slab, leaves all
     units as they are, and returns a sum of nothing.
-
-    Args:
-        method: The method.
-        layout: How units lie on devices.
     """
     # A slab holds units of one cohort only.
     one_cohort = dataclasses.replace(layout, n_cohorts=1)
@@ -249,11 +207,7 @@ BLOCK_BYTES = 2**28
 
 
 def block_size(method: Method) -> int:
-    """Returns the number of units of one block.
-
-    Args:
-        method: The method whose units they are.
-    """
+    """Returns the number of units of one block."""
     return max(1, BLOCK_BYTES // unit_bytes(method))
 
 
@@ -262,10 +216,7 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
 
     Blocks end at multiples of `size`, and where the units of this process end.
 
-    Args:
-        units: Sealed units, or one sealed array of all units, on their devices.
-        layout: How they lie there.
-        size: Units of one block.
+    `units` may also be one sealed array of all units.
     """
     def take(leaf: jax.Array, first: int, last: int) -> np.ndarray:
         if layout.slab:
@@ -287,11 +238,7 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
 
 
 def first_unit(block: Private[Units]) -> int:
-    """Returns the first unit of a block, which is public.
-
-    Args:
-        block: Sealed units, on the host.
-    """
+    """Returns the first unit of a block, which is public."""
     return int(unseal(block).id[0])
 
 
@@ -300,10 +247,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
 
     Blocks are written in place as they come.
 
-    Args:
-        parts: Blocks that hold all units of this process, in any order.
-        method: The method whose units they are.
-        layout: How units shall lie on devices.
+    The parts hold all units of this process, in any order.
     """
     if layout.slab:
         units = empty(method, layout)
@@ -335,12 +279,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
 
 
 def like(method: Method, count: int) -> Private[Units]:
-    """Returns host arrays of the shapes of a block.
-
-    Args:
-        method: The method whose units they are.
-        count: Units of the block.
-    """
+    """Returns host arrays of the shapes of a block."""
     return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype),
                                 unit_shapes(method)))
 
@@ -349,10 +288,6 @@ def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
     """Returns which units have had their pretraining, which is public: bool [U].
 
     Every process must call it, and gets the units of all.
-
-    Args:
-        units: Sealed units.
-        layout: How they lie on devices.
     """
     warm = [np.asarray(unseal(block)).astype(bool)
             for block in blocks(Private(unseal(units).warm), layout, layout.n_units)]

@@ -39,9 +39,6 @@ from dpgen_jax.core.types import (
 def check_query(query: PyTree) -> None:
     """Checks that a query is made of arrays of at most 32 bits.
 
-    Args:
-        query: What `Method.ask` returned.
-
     Raises:
         TypeError: A leaf is no array, or has 64 bits.
     """
@@ -56,10 +53,6 @@ def check_query(query: PyTree) -> None:
 def check_unit(before: PyTree, after: PyTree) -> None:
     """Checks that the state of a unit keeps its shapes and types.
 
-    Args:
-        before: The state that `Method.learn` got.
-        after: The state that it returned.
-
     Raises:
         TypeError: A shape or type differs.
     """
@@ -69,10 +62,6 @@ def check_unit(before: PyTree, after: PyTree) -> None:
 
 def check_message(message: Array, method: Method) -> None:
     """Checks that a message is float32 [B, M].
-
-    Args:
-        message: What `Method.answer` returned.
-        method: The method, whose bound has B.
 
     Raises:
         TypeError: The rank, the number of rows or the type is another one.
@@ -85,10 +74,6 @@ def check_message(message: Array, method: Method) -> None:
 def check_contribution(votes: Array, method: Method) -> None:
     """Checks that a bounded message is of integers, as it is added to the sum.
 
-    Args:
-        votes: What `Mechanism.contribution` returned.
-        method: The method, whose mechanism has the shape.
-
     Raises:
         TypeError: The shape or the type is another one.
     """
@@ -99,11 +84,6 @@ def check_contribution(votes: Array, method: Method) -> None:
 
 def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
     """Checks that the public state keeps its shapes and types, and that metrics are scalars.
-
-    Args:
-        before: The public state that `Method.absorb` got.
-        after: The public state that it returned.
-        metrics: The metrics that it returned.
 
     Raises:
         TypeError: A shape or type differs, or a metric is no scalar.
@@ -222,8 +202,7 @@ class Layout:
 
         `pmap` wants [devices, U / devices, ...]; `shard_map` takes them as they are.
 
-        Args:
-            tree: Leaves [U, ...]; it is used up.
+        The tree is used up.
         """
         if self.parallel == "shard_map":
             return tree
@@ -239,23 +218,13 @@ class Layout:
 
 
 def padded_rows(array: np.ndarray, layout: Layout) -> np.ndarray:
-    """Returns an array [R, ...] of the rows of units, padded with zeros.
-
-    Args:
-        array: On the host.
-        layout: How units lie on devices.
-    """
+    """Returns an array [R, ...] of the rows of units, padded with zeros."""
     padding = [(0, layout.padded // layout.n_cohorts - len(array))] + [(0, 0)] * (array.ndim - 1)
     return np.pad(array, padding)
 
 
 def spread(array: np.ndarray, layout: Layout) -> Array:
-    """Puts an array [k devices, ...] on the devices, as the per-device function takes it.
-
-    Args:
-        array: On the host.
-        layout: How units lie on devices.
-    """
+    """Puts an array [k devices, ...] on the devices, as the per-device function takes it."""
     if layout.parallel == "pmap":
         per = len(array) // len(layout.devices)  # no -1: an array may be empty
         array = array.reshape(len(layout.devices), per, *array.shape[1:])
@@ -312,11 +281,7 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
                ) -> Callable:
     """Returns a per-device function as one of arrays that are sharded by unit or replicated.
 
-    Args:
-        local: As in `on_devices`, like the others.
-        layout: How units lie on devices.
-        by_unit: For each argument, whether it is sharded.
-        out_by_unit: For each result.
+    The arguments are those of `on_devices`.
     """
     def spec(flags: PyTree) -> PyTree:
         return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
@@ -353,10 +318,7 @@ def _without_empty(args: tuple, by_unit: tuple[bool, ...],
                    on_one: Callable[[tuple[int, ...]], tuple[int, ...]]) -> tuple:
     """Returns arguments with an `_Empty` for each array without entries.
 
-    Args:
-        args: Of all devices.
-        by_unit: As in `on_devices`.
-        on_one: From the shape of an array by unit to that of a device's part.
+    `on_one` takes the shape of an array by unit to that of a device's part.
     """
     def one(leaf: Array, split: bool) -> Array | _Empty:
         if np.size(leaf):
@@ -400,36 +362,19 @@ class Units:
 
 
 def one_unit(method: Method, key: Array, unit_id: Array) -> Units:
-    """Returns a unit before the first round, leaves without a unit axis.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        unit_id: int32 [].
-    """
+    """Returns a unit before the first round, leaves without a unit axis."""
     first, later = jax.random.split(jax.random.fold_in(key, unit_id))
     return Units(method.init_unit(first), jax.random.key_data(later), unit_id, jnp.uint8(0))
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units on their devices, one by one: no second copy of the state.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        layout: How units lie on devices.
-    """
+    """Initialises all units on their devices, one by one: no second copy of the state."""
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
     return layout.fold(compile_stack(method, layout)(key_data(key, layout), ids))
 
 
 def key_data(key: Array, layout: Layout) -> Array:
-    """Returns the data of a random key, which every device has as a whole.
-
-    Args:
-        key: A random key, which the compiled function takes as an argument and never holds.
-        layout: How units lie on devices.
-    """
+    """Returns the data of a random key, which every device has as a whole."""
     return put(np.asarray(jax.random.key_data(key)), layout.replicated)
 
 
@@ -437,10 +382,6 @@ def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Pr
     """Compiles the initialisation of units: a function of the key's data and of unit ids int32 [n].
 
     The key is an argument: JAX may keep what it compiles on a disk, which is no place for a secret.
-
-    Args:
-        method: The method.
-        layout: How units lie on devices.
     """
     def local(data: Array, ids: Array) -> Private[Units]:
         key = jax.random.wrap_key_data(data)
@@ -451,11 +392,7 @@ def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Pr
 
 @functools.lru_cache(maxsize=64)
 def unit_shapes(method: Method) -> Units:
-    """Returns the shapes of one unit, leaves without a unit axis.
-
-    Args:
-        method: The method.
-    """
+    """Returns the shapes of one unit, leaves without a unit axis."""
     def one(key: Array) -> Units:
         return one_unit(method, key, jnp.int32(0))
 
@@ -463,11 +400,7 @@ def unit_shapes(method: Method) -> Units:
 
 
 def unit_bytes(method: Method) -> int:
-    """Returns the bytes that the state of one unit takes.
-
-    Args:
-        method: The method.
-    """
+    """Returns the bytes that the state of one unit takes."""
     state = unit_shapes(method).state
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
@@ -503,9 +436,6 @@ def meet(layout: Layout) -> None:
     """Opens the connections between the devices of several processes while all are on time.
 
     The first exchange waits half a minute for all of them, which a compilation may outlast.
-
-    Args:
-        layout: How units lie on devices.
     """
     ones = put(np.ones(len(layout.devices), np.int32), layout.by_unit)
     jax.block_until_ready(jax.jit(sharded(
@@ -633,12 +563,7 @@ def _chunk(row: Array, cohort: Array, layout: Layout) -> tuple[Callable, Callabl
 
 
 def vmapped(one: Callable, chunk: int) -> Callable:
-    """Returns `vmap` of a function, but for a chunk of one keeps plain matrix products.
-
-    Args:
-        one: A function of one unit.
-        chunk: The size of the leading axis of its mapped arguments.
-    """
+    """Returns `vmap` of a function, but for a chunk of one keeps plain matrix products."""
     if chunk > 1:
         return jax.vmap(one)
     def alone(*args: PyTree) -> PyTree:

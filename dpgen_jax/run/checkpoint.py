@@ -84,13 +84,7 @@ class Parts:
     """The parts of a checkpoint that this process writes, while every other writes its own."""
 
     def __init__(self, folder: Path, parts: Iterable[tuple[str, Any]], beside: bool):
-        """Begins to write them; `sums` raises what fails.
-
-        Args:
-            folder: The unfinished checkpoint, on a disk that all processes see.
-            parts: Their names and pytrees of arrays that nobody changes, taken one at a time.
-            beside: As in `begin`.
-        """
+        """Begins to write them, beside the training or at once; `sums` raises what fails."""
         self._sums: dict[str, int] = {}
         self._fault: Exception | None = None
         self._whole = False
@@ -190,12 +184,7 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: Json,
          keep: int) -> None:
     """Writes folder/STEP, then removes all but the newest `keep`.
 
-    Args:
-        folder: The folder of the checkpoints.
-        step: The step.
-        parts: Names and pytrees of arrays, taken one at a time.
-        note: JSON values.
-        keep: How many checkpoints are kept.
+    `parts` are names and pytrees of arrays, taken one at a time.
 
     Raises:
         UserError: When it cannot be written, the earlier checkpoints being intact.
@@ -207,14 +196,8 @@ def begin(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: Json,
           keep: int, beside: bool) -> Saving:
     """Begins a checkpoint, as `save` does; it is one when `Saving.finish` has ended.
 
-    Args:
-        folder: The folder of the checkpoints.
-        step: The step.
-        parts: Names and pytrees of arrays that nobody changes, taken one at a time.
-        note: JSON values.
-        keep: How many checkpoints are kept.
-        beside: Whether all parts are taken now, and written by a thread while the training goes
-            on; else each is taken and written now.
+    `parts` are names and pytrees of arrays that nobody changes. With `beside` all are taken now,
+    and written by a thread while the training goes on; else each is taken and written now.
 
     Raises:
         UserError: As `save`.
@@ -285,16 +268,9 @@ class Saving:
 
 
 def thin(folder: Path, keep: int) -> int:
-    """Removes all but the newest `keep` checkpoints.
+    """Removes all but the newest `keep` checkpoints, and returns how many were removed.
 
     Unfinished ones go too, to which orbax may write a while after it failed.
-
-    Args:
-        folder: The folder of the checkpoints.
-        keep: How many are kept.
-
-    Returns:
-        How many were removed.
     """
     old = [*(folder / str(step) for step in steps(folder)[:-keep]), *folder.glob("*.unfinished")]
     for path in old:
@@ -368,11 +344,7 @@ def begin_state(files: RunFolder, state: State, job: Job, keep: int) -> Saving:
     It is written during the training where the memory has room for a copy of the state, and the
     state itself lies on the devices.
 
-    Args:
-        files: The run folder.
-        state: A state whose units are there; it may change once this has returned.
-        job: The method, its layout and the run's open ledger.
-        keep: How many checkpoints are kept.
+    The state may change once this has returned.
 
     Raises:
         UserError: Where it cannot be written.
@@ -396,16 +368,7 @@ def begin_state(files: RunFolder, state: State, job: Job, keep: int) -> Saving:
 
 def unit_parts(units: Private[teachers.Units], layout: teachers.Layout, size: int
                ) -> Iterator[tuple[str, Private[teachers.Units]]]:
-    """Yields the parts of a checkpoint that this process writes of its units.
-
-    Args:
-        units: Sealed units on their devices.
-        layout: How they lie there.
-        size: Units of one block.
-
-    Yields:
-        The name of a part, and the block.
-    """
+    """Yields the names and blocks that this process writes of its units, `size` units each."""
     for block in streaming.blocks(units, layout, size):
         first = streaming.first_unit(block)
         yield f"units-{first // size:05d}" + f"-{first:07d}" * bool(first % size), block
@@ -428,12 +391,6 @@ def _unit_blocks(names: Iterable[str], n_units: int, size: int) -> list[tuple[st
 
 def restore_state(folder: Path, method: Method, layout: teachers.Layout, step: int) -> State:
     """Restores the state at checkpoint `step`, laid out for these devices.
-
-    Args:
-        folder: The folder of the checkpoints.
-        method: The method, built.
-        layout: How the units lie on the devices.
-        step: The checkpoint.
 
     Raises:
         UserError: For a damaged checkpoint.

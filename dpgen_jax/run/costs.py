@@ -57,9 +57,6 @@ def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: fl
             sigma, for what these cost.
         delta: The target.
 
-    Returns:
-        A record of the method, the preset, the target, and both accountings.
-
     Raises:
         UserError: A configuration or a budget that means nothing.
         BudgetExceeded: A budget that allows no step.
@@ -114,14 +111,10 @@ def _as_published(method: str, preset: presets.Preset, config: MethodConfig, tar
 
 
 def of_run(root: Path) -> Json:
-    """The contents of a run's ledger.
+    """Returns the contents of a run's ledger, for the data holder.
 
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record for the data holder: `spent` is a reading of the ledger and not the claim, which is
-        infinite where nothing is guaranteed.
+    `spent` is a reading of the ledger and not the claim, which is infinite where nothing is
+    guaranteed.
 
     Raises:
         UserError: A ledger that is missing or damaged, or a damaged statement.
@@ -150,10 +143,6 @@ class Stamp(NamedTuple):
 
 def stamped(root: Path, totals: Account) -> Stamp:
     """Returns the promise of a run.
-
-    Args:
-        root: The run folder.
-        totals: What its ledger charges.
 
     Raises:
         UserError: A damaged statement or config.json.
@@ -195,10 +184,7 @@ def _noise_source(files: RunFolder, config: Json) -> str:
 
 
 def cross_check(root: Path) -> Json:
-    """The epsilon of `dp_accounting` and ours: for each event of a ledger, and for all of them.
-
-    Args:
-        root: The run folder.
+    """Returns the epsilon of `dp_accounting` and ours, for each event of a ledger and for all.
 
     Returns:
         A record with one row per event, and one for their composition. Where there is no second
@@ -221,14 +207,7 @@ def _row(opinion: SecondOpinion) -> Json:
 
 
 def cross_check_lines(record: Json) -> list[str]:
-    """The record of `cross_check` in words.
-
-    Args:
-        record: What `cross_check` returned.
-
-    Returns:
-        Lines: a heading, two for each event, and two for all of them together.
-    """
+    """Returns the record of `cross_check` in words."""
     lines = [f"run {record['run']}, epsilon at delta {record['delta']:g}:"]
     for row in record["events"]:
         fields = ", ".join(f"{name} {value}" for name, value in row["event"].items()
@@ -248,13 +227,7 @@ EX_POST = ("ex-post: it describes this run's votes at one order, plus all other 
 
 
 def data_dependent_reading(root: Path) -> Json:
-    """The data-dependent epsilon of a finished run, as `account RUN --data-dependent` shows it.
-
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record for the data holder only, as private as the records.
+    """Returns the data-dependent epsilon of a finished run, as private as the records.
 
     Raises:
         UserError: A run that kept no votes, or whose mechanism has no such accounting.
@@ -346,12 +319,6 @@ def publication_price(root: Path) -> Json:
     `publish` itself sees that another process has the ledger, that the folder is a copy, or that
     the votes are damaged.
 
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record of the epsilon as it is and as it would be.
-
     Raises:
         UserError: As `publish`.
     """
@@ -367,12 +334,6 @@ def publish(root: Path) -> Json:
 
     The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
     privacy.json.
-
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record of the run's new epsilon and of the bound.
 
     Raises:
         UserError: It was done before, or cannot be done for this run.

@@ -37,9 +37,6 @@ SHARED_WITHIN = 10
 def agree(plan: Plan) -> None:
     """Refuses processes that were not started for one and the same run; nothing is spent yet.
 
-    Args:
-        plan: This process's own plan.
-
     Raises:
         UserError: On all processes, naming what differs and where.
     """
@@ -65,9 +62,6 @@ def agree(plan: Plan) -> None:
 
 def require_shared(files: RunFolder) -> None:
     """Refuses processes that do not see the run folder, into which all write their checkpoints.
-
-    Args:
-        files: The run folder, as the process has it that leads.
 
     Raises:
         UserError: On the process that leads; nothing is spent yet.
@@ -102,10 +96,6 @@ def local_records(plan: Plan, partition: Partition) -> Private[Records]:
     """Puts the records of the units of this process on its devices; of all where units are sampled.
 
     On the host no copy of them stays.
-
-    Args:
-        plan: The plan of the run.
-        partition: Which record is whose.
     """
     layout = plan.layout
     return teachers.place(sealing.deal(plan.records, partition, layout.dealt_units), layout)
@@ -135,11 +125,7 @@ class Follower:
     parts: checkpoint.Parts | None = None
 
     def __init__(self, plan: Plan):
-        """Begins to follow.
-
-        Args:
-            plan: The plan of the run, which all processes have agreed on.
-        """
+        """Begins to follow."""
         self.plan: Plan | None = plan
         self.method, self.layout = plan.method, plan.layout
 

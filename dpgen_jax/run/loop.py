@@ -103,10 +103,6 @@ def compile_block(method: Method, layout: Layout) -> Block:
     updated in place: the arrays that it was given are gone. Where the state of units lies outside
     of the devices, so do records and private inputs, and each round is several calls.
 
-    Args:
-        method: The method.
-        layout: How units lie on devices.
-
     Raises:
         ValueError: The layout is for another schedule.
         TypeError: A function of the method returns a wrong shape or type; when it is first called.
@@ -213,16 +209,8 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
               n: int) -> tuple[State, Metrics, Array, Private[Array]]:
     """Runs one compiled block, which every process does with its own units.
 
-    Args:
-        block: The compiled block.
-        records: Sealed records on their devices.
-        state: The state before it; its arrays are used up.
-        layout: How units lie on devices.
-        draws: As `draw` makes them.
-        n: The rounds of the block.
-
-    Returns:
-        The state after it, the public metrics, what was answered and the sums that are kept.
+    The arrays of the state are used up. It returns the state after the n rounds of the block, the
+    public metrics, what was answered and the sums that are kept.
     """
     private_inputs = draws.private_inputs if layout.slab else spread(draws.private_inputs, layout)
     public, units, released, answered, votes = block(
@@ -235,9 +223,7 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
 def check(method: Method, records: Records | None = None) -> None:
     """Checks what a method does in a round, by shapes and types, before anything is spent.
 
-    Args:
-        method: The method, built.
-        records: Shapes of those of one unit; None where the units are elsewhere.
+    `records` are the shapes of those of one unit; None where the units are elsewhere.
 
     Raises:
         TypeError: A function of the method returns a wrong shape or type.
@@ -277,9 +263,6 @@ def compile_post_block(training: PostTraining) -> Callable[..., tuple[PyTree, Me
     """Compiles some steps of a post-training: (key, state, first, n) -> (state, metrics).
 
     The state is used up: there is no second copy of it.
-
-    Args:
-        training: The post-training.
     """
     def block(key: Array, state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
         shapes = jax.eval_shape(training.step, key, state, first)[1]
@@ -530,17 +513,6 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
 
     They are padded with zeros up to `longest` rounds: blocks of any length are compiled once. The
     bits of the noise are drawn last.
-
-    Args:
-        mechanism: The mechanism.
-        layout: How units lie on devices.
-        bits: The source of secret bits.
-        first_round: The number of the first round of the block.
-        n: The rounds of the block.
-        longest: S, the rounds of the longest block.
-
-    Returns:
-        The private inputs, the bits of the noise and the cohorts.
     """
     def padded(array: np.ndarray, axis: int) -> np.ndarray:
         padding = [(0, 0)] * array.ndim
@@ -585,12 +557,8 @@ def longest_block(mechanism: Mechanism) -> int:
 def affordable(method: Method, ledger: Ledger, steps: int, planned: int = 0) -> int:
     """Returns how many rounds the budget allows on top of all that is charged, up to `steps`.
 
-    Args:
-        method: The method.
-        ledger: The ledger, which knows the budget.
-        steps: The rounds that are wanted.
-        planned: All rounds that are to come. Where the budget allows them all it allows fewer, and
-            one sum, the same for every block, is enough.
+    `planned` are all rounds that are to come. Where the budget allows them all it allows fewer, and
+    one sum, the same for every block, is enough.
     """
     target, delta = ledger.target, ledger.header["delta"]
     spent, first_round = ledger.spent(), ledger.steps_charged

@@ -154,9 +154,6 @@ def read(path: Path) -> list[Line]:
 
     A last line that a crash cut off is left out.
 
-    Args:
-        path: The file.
-
     Raises:
         UserError: A line that is not a round with its digest.
     """
@@ -173,11 +170,7 @@ def read(path: Path) -> list[Line]:
 
 
 def repeated(lines: Sequence[Line]) -> list[tuple[int, ...]]:
-    """Returns the rounds that had the same bits, as tuples of their numbers.
-
-    Args:
-        lines: As `read` returns them.
-    """
+    """Returns the rounds that had the same bits, as tuples of their numbers."""
     by_digest: dict[str, list[int]] = collections.defaultdict(list)
     for line in lines:
         for digest in line.digests:

@@ -39,12 +39,7 @@ TICK, SILENCE = 1.0, 60.0
 
 
 def program(arrays: Any, *numbers: int) -> str:
-    """Returns a digest of what decides how long compiling takes, as far as that is known.
-
-    Args:
-        arrays: A tree of the arrays that the program works on.
-        numbers: What else shapes it, as the size of a chunk.
-    """
+    """Returns a digest of what decides how long compiling takes, as far as that is known."""
     leaves, tree = jax.tree.flatten(arrays)
     shapes = [(leaf.shape, str(leaf.dtype)) for leaf in leaves if hasattr(leaf, "shape")]
     devices = [device.device_kind for device in jax.devices()]
@@ -59,13 +54,7 @@ class Waiting:
     """
 
     def __init__(self, unit: str, digest: str, live: bool):
-        """Begins to wait.
-
-        Args:
-            unit: The name of a step.
-            digest: Of the program, as `program` returns it; empty: none is remembered.
-            live: Whether the seconds tick in one line.
-        """
+        """Begins to wait; without a digest, as `program` returns it, no time is remembered."""
         self._unit, self._digest = unit, digest
         self._since, self._over = time.monotonic(), threading.Event()
         before = _remembered().get(digest)
@@ -84,14 +73,7 @@ class Waiting:
             tell(f"\r{text}" if live else text, sys.stderr, "" if live else "\n")
 
     def end(self, first: bool) -> float:
-        """Ends the waiting.
-
-        Args:
-            first: Whether the first block is there; else the stage was left.
-
-        Returns:
-            The seconds that it took.
-        """
+        """Ends the waiting, and returns the seconds; `first`: the first block is there."""
         seconds = time.monotonic() - self._since
         if not self._over.is_set():
             self._over.set()
@@ -140,11 +122,7 @@ class Stop:
     """
 
     def __init__(self, minutes: float = 0.0) -> None:
-        """Starts the clock.
-
-        Args:
-            minutes: The time of the run; 0: no limit.
-        """
+        """Starts the clock of a run of so many minutes; 0: no limit."""
         self.signal: int | None = None
         self.out_of_time = False
         self._since = 0.0
@@ -210,11 +188,7 @@ def interruptible(minutes: float = 0.0) -> Iterator[Stop]:
     What the parent ignores, as `nohup` does SIGHUP, stays ignored. Outside the main thread (some
     notebooks) signals are left as they are.
 
-    Args:
-        minutes: The time after which the run is to stop by itself; 0: no limit.
-
-    Yields:
-        Whether the run must stop.
+    After `minutes`, unless they are 0, the run is to stop by itself.
 
     Raises:
         SystemExit: At the end, with the signal's exit code, after one that was not Ctrl-C.
@@ -286,15 +260,7 @@ class Bar:
 
     def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
                  program: str = ""):
-        """Begins a bar.
-
-        Args:
-            total: The steps at its end; None: not known, as the answers decide.
-            start: The steps at its beginning.
-            unit: The name of a step.
-            shown: Whether anything is shown.
-            program: The digest of what is compiled, as `program` returns it.
-        """
+        """Begins a bar at `start` steps; a `total` of None is not known, as the answers decide."""
         self._total, self._n, self._unit = total, start, unit
         self._live = sys.stderr.isatty() or in_notebook()
         self._bar: tqdm | None = None

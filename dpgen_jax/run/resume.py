@@ -200,12 +200,6 @@ def partition(origin: Origin, records: Private[Records], deal: Callable[[bytes],
 
     A fingerprint of the records and the dealing is stored with the key.
 
-    Args:
-        origin: How the run starts.
-        records: The training records, sealed.
-        deal: From a key to a partition.
-        seed: That of a seeded run; None: the operating system's randomness.
-
     Raises:
         UserError: When a resumed run brings other records or deals them to other units, or when
             the file is damaged or missing from a run that has begun: a new key would deal the
@@ -240,12 +234,6 @@ def open_ledger(origin: Origin, mechanism: Mechanism, public: Json, journal: Wit
                 ) -> Ledger:
     """Opens the run's ledger, or creates it before anything can be released.
 
-    Args:
-        origin: How the run starts.
-        mechanism: The mechanism of the run.
-        public: The content of config.json.
-        journal: The witness outside of the folder.
-
     Raises:
         UserError: When anything that a run makes later exists and the ledger does not, when the
             ledger is that of another configuration or run, and when the folder or the journal
@@ -273,10 +261,6 @@ def open_ledger(origin: Origin, mechanism: Mechanism, public: Json, journal: Wit
 
 def charged(files: RunFolder, public: Json) -> Account:
     """Returns what the ledger of a run charges.
-
-    Args:
-        files: The run folder.
-        public: The content of config.json.
 
     Raises:
         UserError: Where the ledger is that of another configuration or run.
@@ -322,11 +306,7 @@ def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger
 
 
 def of_torn_lines(ledger: Ledger) -> str:
-    """Returns what lines that a crash tore cost a run; empty where they cost nothing.
-
-    Args:
-        ledger: The run's open ledger.
-    """
+    """Returns what lines that a crash tore cost a run; empty where they cost nothing."""
     torn = [record for record in books.read(ledger.path)
             if record["kind"] == "torn" and (record["steps"] or record["events"])]
     if not torn:
@@ -363,9 +343,6 @@ class _Folder(Witness):
     def accept(self, ledger: Ledger) -> None:
         """Refuses a ledger that a checkpoint, metrics or votes prove to be an older one.
 
-        Args:
-            ledger: The ledger that was opened.
-
         Raises:
             UserError: Where it is older, and where the journal refuses it.
         """
@@ -390,13 +367,6 @@ class _Folder(Witness):
 def state(origin: Origin, method: Method, layout: Layout, ledger: Ledger, seed: int | None
           ) -> State:
     """Returns a fresh state, or that of the newest checkpoint of a run that is resumed.
-
-    Args:
-        origin: How the run starts.
-        method: The method, built.
-        layout: How the units lie on the devices.
-        ledger: The run's open ledger.
-        seed: That of a seeded run; None: the operating system's randomness.
 
     Raises:
         UserError: For a damaged checkpoint, or one that the ledger does not know.

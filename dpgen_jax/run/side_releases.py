@@ -25,13 +25,7 @@ from dpgen_jax.private.records import Partition
 
 
 def purchases(rows: Iterable[Json]) -> Events:
-    """Reads the cost of a schema, to be charged by every run on the same records.
-
-    Args:
-        rows: Those of `Schema.bought` or `Dataset.bought`.
-
-    Returns:
-        Their events.
+    """Returns the events of a schema, to be charged by every run on the same records.
 
     Raises:
         UserError: Where a row is not an event.
@@ -48,9 +42,6 @@ def records(rows: Iterable[Json]) -> int:
     """Returns the largest number of records that one of these purchases was made from; 0: unknown.
 
     Earlier versions did not note it.
-
-    Args:
-        rows: Those of `Schema.bought` or `Dataset.bought`.
 
     Raises:
         UserError: A row does not hold a number of records.
@@ -72,12 +63,7 @@ def shorter(name: str) -> str:
 
 
 def named(bought: Events, name: str) -> Events:
-    """Returns the events of a purchase with the name of who bought.
-
-    Args:
-        bought: Events without such a name.
-        name: The random id of the run or the command.
-    """
+    """Returns the events of a purchase with the name of who bought."""
     return tuple((dataclasses.replace(event, mechanism=f"{event.mechanism}{BY}{shorter(name)})"),
                   count) for event, count in bought)
 
@@ -94,12 +80,7 @@ def buyers(bought: Events) -> frozenset[str]:
 
 
 def cost(bought: Events, name: str) -> Budget:
-    """Returns what one purchase costs, as far as these events are its own.
-
-    Args:
-        bought: Events of purchases, and others.
-        name: Who bought, as `shorter` returns it.
-    """
+    """Returns what one purchase costs, as far as these events are its own."""
     pairs = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
              if name in buyers(((event, count),))]
     return Budget(add_up((event.epsilon, count) for event, count in pairs),
@@ -120,22 +101,13 @@ def bought_by(files: RunFolder) -> Events:
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:
-    """Returns the events of all side releases of a run.
-
-    Args:
-        bought: Those of the schema.
-        class_epsilon: Epsilon of the class counts; 0: none are bought.
-    """
+    """Returns the events of all side releases of a run."""
     counts = ((single_releases.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
     return (*bought, *counts)
 
 
 def refuse_useless(method: Method, class_epsilon: float) -> None:
     """Refuses to buy class counts for a classifier, which draws no labels.
-
-    Args:
-        method: The method, built.
-        class_epsilon: Epsilon of the class counts; 0: none are bought.
 
     Raises:
         UserError: Where they are to be bought for nothing.
@@ -176,14 +148,6 @@ def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: fl
     """Buys the noisy class counts at the first start, and reads them back in a resumed run.
 
     A crash between charge and file costs the charge, and they are bought again.
-
-    Args:
-        files: The run folder.
-        ledger: The run's open ledger.
-        counted: The records.
-        epsilon: The cost of the counts; 0: none are bought.
-        bits: The source of the noise.
-        log: Prints a line of the run.
 
     Returns:
         A count for each class, which may be negative; None where epsilon is 0.

@@ -60,12 +60,6 @@ def write_pictures(files: RunFolder, release: Release, notices: Notices, log: Lo
     It is release/samples.png, a row for each class, or of a table release/samples.csv and
     marginals.png; nothing of a classifier; and curves.png of the public metrics. One that cannot be
     drawn is missing, and `notices` say why.
-
-    Args:
-        files: The run folder.
-        release: The release.
-        notices: Tells what failed.
-        log: Prints a line of the run: where images show nothing.
     """
     made: Drawings = {}
     if not release.classifies:
@@ -103,11 +97,7 @@ def _images(release: Release, log: Log) -> Drawings:
 
 
 def nothing_shown(x: np.ndarray) -> str:
-    """Returns the shade that all images have; empty where there is something to see.
-
-    Args:
-        x: Images uint8 [n, H, W, ch].
-    """
+    """Returns the shade that all images uint8 [n, H, W, ch] have; empty where they differ."""
     least, most = int(x.min()), int(x.max())
     if most - least > BARELY:
         return ""
@@ -130,9 +120,6 @@ def keeping(keep: Callable[[], None]) -> Iterator[None]:
     """Saves the last checkpoint where anything within fails.
 
     A run that goes on makes the release from it, at no cost in privacy.
-
-    Args:
-        keep: Saves the last checkpoint, unless it is there.
     """
     try:
         yield
@@ -147,13 +134,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
 
     A failure after the release loses only what failed, and is logged.
 
-    Args:
-        files: The run.
-        release: What is to be released.
-        post_steps: The steps for which its generator was trained on what had been released.
-        keep: Saves the last checkpoint.
-        notices: Tells what failed.
-        log: Prints a line of the run; also where pictures show nothing.
+    `post_steps` are the steps for which the generator was trained on what had been released.
 
     Returns:
         The release that is there: an earlier one of this run is kept where it comes of more steps,
@@ -178,14 +159,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
 
 def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
            ) -> None:
-    """Copies the release to the object store that the user named; a failure is only logged.
-
-    Args:
-        files: The run.
-        address: Where to; None: nowhere.
-        notices: Tells what failed.
-        log: Prints a line of the run.
-    """
+    """Copies the release to an object store, if the user named one; a failure is only logged."""
     if address:
         with notices.attempt(f"copying {files.release} to {address}"):
             storage.copy(files.release, address)
@@ -249,10 +223,6 @@ def _save(files: RunFolder, release: Release, post_steps: int) -> None:
 
 def leave_where_seconds_count(training: Training, state: State) -> None:
     """Ends a run that SIGTERM stopped, with only a checkpoint, where the user wants it so.
-
-    Args:
-        training: The training that was stopped.
-        state: The state after its last whole block.
 
     Raises:
         UserError: With the exit code of the signal, where the checkpoint is there.
@@ -327,14 +297,6 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
 
     Before the folder is made, the journal is searched for what was spent on these records.
 
-    Args:
-        plan: The plan of the run.
-        log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else.
-
-    Yields:
-        The run that has begun.
-
     Raises:
         UserError: For a folder, a ledger or records that are not those of this run.
         BudgetExceeded: Where all runs on these records would exceed the total.
@@ -363,14 +325,6 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
 
 def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     """Charges and makes the side releases, and deals the records to the units.
-
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        log: Prints a line of the run.
-
-    Returns:
-        The records of each unit, and what was bought in addition to the steps.
 
     Raises:
         UserError: For class counts on the disk that this ledger never paid for.
@@ -402,14 +356,7 @@ def _in_equal_shares(plan: Plan) -> bool:
 def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     """Trains: pretraining, the steps, and the post-training on what they released.
 
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        dealt: The records of each unit.
-        log: Prints a line of the run.
-
-    Returns:
-        The trained state, with at least one step.
+    The state that it returns has at least one step.
 
     Raises:
         UserError: Where the run was interrupted before its first step, or the generator diverged.
@@ -451,15 +398,6 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
 
 def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     """Writes the release with its privacy statement, then the last checkpoint and the pictures.
-
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        trained: The end of the training.
-        log: Prints a line of the run.
-
-    Returns:
-        The release that is in the run folder.
 
     Raises:
         UserError: Where the release cannot be written.
