@@ -11,8 +11,7 @@ and the readings are as private as the records. A reading decides nothing and is
 it leaves this folder through `for_the_holder` only, to be shown on the data holder's own terminal.
 The one way to publish a data-dependent number is `aggregation.teacher_votes`.
 
-`aggregation`, which this folder does not import, has the mechanisms. Protocols name the numbers of
-a mechanism that a reading needs.
+The mechanisms are those of `aggregation`, which this folder does not import: they are `Any` here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,77 +27,6 @@ from dpgen_jax.accountant import pate
 from dpgen_jax.accountant.pate import TopAgg
 from dpgen_jax.core import files
 from dpgen_jax.core.types import Array, Private, UserError, unseal
-
-
-class WithSigma(Protocol):
-    """The protocol of Gaussian noise."""
-
-    @property
-    def sigma(self) -> float:
-        """The standard deviation, in votes."""
-
-
-class WithTails(Protocol):
-    """The protocol of noise whose tails are known."""
-
-    def log_tail(self, k: np.ndarray) -> np.ndarray:
-        """Returns ln P(X >= k) of whole numbers k, of any shape."""
-
-
-class WithTopK(Protocol):
-    """The protocol of a bound on signed votes."""
-
-    @property
-    def top_k(self) -> int:
-        """The votes of one unit in a row."""
-
-
-class KeepsVotes(Protocol):
-    """The protocol of a mechanism whose votes the data holder keeps."""
-
-    @property
-    def n_units(self) -> int:
-        """U: the public number of units."""
-
-    @property
-    def queries(self) -> int:
-        """The queries of one round."""
-
-    @property
-    def votes_needed(self) -> int:
-        """The least votes that pass."""
-
-
-class KeepsHistograms(KeepsVotes, Protocol):
-    """The protocol of `aggregation.teacher_votes.ConfidentGNMax`."""
-
-    @property
-    def vote_bins(self) -> int:
-        """The bins of each histogram."""
-
-    @property
-    def noise(self) -> WithSigma:
-        """The noise on every count for the arg max."""
-
-    @property
-    def test_noise(self) -> WithSigma:
-        """The noise on the largest count for the test."""
-
-
-class KeepsSums(KeepsVotes, Protocol):
-    """The protocol of `aggregation.topagg.TopAggMechanism`."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(B, D): the shape of the sum over units."""
-
-    @property
-    def bound(self) -> WithTopK:
-        """The bound on the votes of one unit."""
-
-    @property
-    def noise(self) -> WithSigma:
-        """The noise on the sum."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,10 +167,10 @@ class Confident:
     """The votes of a `ConfidentGNMax` with noise: `pate.confident_gnmax_rdp`.
 
     Attributes:
-        mechanism: The mechanism.
+        mechanism: An `aggregation.teacher_votes.ConfidentGNMax`.
     """
 
-    mechanism: KeepsHistograms
+    mechanism: Any
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
@@ -269,12 +197,12 @@ class Majority:
     """The votes of a `LabelMechanism` of majorities with noise: `pate.count_test_rdp`.
 
     Attributes:
-        mechanism: The mechanism.
-        noise: Its noise.
+        mechanism: An `aggregation.teacher_votes.LabelMechanism`.
+        noise: Its noise, which has `log_tail`: ln P(X >= k) of whole numbers.
     """
 
-    mechanism: KeepsVotes
-    noise: WithTails
+    mechanism: Any
+    noise: Any
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
@@ -305,10 +233,10 @@ class Signs:
     """The sums of a `TopAggMechanism` with noise: `accountant.pate`.
 
     Attributes:
-        mechanism: The mechanism.
+        mechanism: An `aggregation.topagg.TopAggMechanism`.
     """
 
-    mechanism: KeepsSums
+    mechanism: Any
 
     @property
     def row(self) -> TopAgg:

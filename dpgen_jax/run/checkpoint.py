@@ -6,12 +6,11 @@ file when the run is resumed. That line was on the disk before, so no checkpoint
 ledger, however long a thread takes to write it during the training. Private state passes through
 sealed.
 
-Parts. Each part is a tree of arrays, on a disk that all processes see. Orbax writes it, and its
-checksum is in the note, as orbax has none for the values of large arrays. Large state comes in many
-parts, so that writing needs no second copy of it, except for the copy from which a thread writes
-during the training. Of several processes each writes the parts of its own units, as safetensors,
-since orbax writes arrays of the host for the first process only. Any number of processes reads
-either form.
+Parts. Each part is a tree of arrays, a safetensors file on a disk that all processes see: bytes by
+the names of the arrays, and their types and shapes. Its checksum is in the note. Large state comes
+in many parts, so that writing needs no second copy of it, except for the copy from which a thread
+writes during the training. Each process writes the parts of its own units, and any number of
+processes reads them. Earlier versions wrote with orbax, or named the arrays of a file by number.
 """
 
 from __future__ import annotations
@@ -23,17 +22,15 @@ import json
 import logging
 import os
 import shutil
-import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
@@ -47,37 +44,7 @@ from dpgen_jax.run import capacity
 from dpgen_jax.run.loop import Job, State
 from dpgen_jax.run.progress import reason
 
-# Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
-# that it also raises, before and after.
-logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
-
-
-def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A hook of `sys` that leaves out the writes that end after the one that failed was raised."""
-    def hook(about: Any) -> None:
-        if str(about.exc_value) != "Event loop is closed":
-            report(about)
-
-    return hook
-
-
-sys.unraisablehook = _without_late_writes(sys.unraisablehook)
-
-
-def _no_late_write(record: logging.LogRecord) -> bool:
-    """Returns False for the report of a write that failed after another, whose error was raised."""
-    text = record.getMessage()
-    return not ("exception was never retrieved" in text and "orbax-checkpoint-tmp" in text)
-
-
-logging.getLogger("asyncio").addFilter(_no_late_write)
 BYTES = ".safetensors"
-
-
-def _checkpointer() -> ocp.Checkpointer:
-    # Synchronous, a gigabyte at a time: the default may hold a second copy.
-    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(
-        save_concurrent_gb=1, restore_concurrent_gb=1))
 
 
 class Parts:
@@ -136,32 +103,52 @@ class Parts:
 
 
 def write_part(path: Path, tree: PyTree) -> None:
-    """Writes one part."""
-    if hosts.count() == 1:
-        _checkpointer().save(path.absolute(), tree)
-        return
-    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(tree)]
-    save_file({f"{i:05d}": leaf.reshape(-1).view(np.uint8) for i, leaf in enumerate(leaves)},
-              path.with_suffix(BYTES), metadata={
-                  f"{i:05d}": json.dumps([leaf.dtype.name, leaf.shape])
-                  for i, leaf in enumerate(leaves)})
+    """Writes one part; it is on the disk when the call returns."""
+    leaves = {name: np.asarray(leaf, order="C")
+              for name, leaf in zip(_names(tree), jax.tree.leaves(tree), strict=True)}
+    forms = {name: json.dumps([leaf.dtype.name, leaf.shape]) for name, leaf in leaves.items()}
+    file = path.with_suffix(BYTES)
+    save_file({name: leaf.reshape(-1).view(np.uint8) for name, leaf in leaves.items()}, file,
+              metadata=forms)
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def _names(tree: PyTree) -> list[str]:
+    """Returns the names of the arrays of a tree: their paths."""
+    return [jax.tree_util.keystr(path, simple=True, separator="/")
+            for path, _ in jax.tree.leaves_with_path(tree)]
 
 
 def read_part(path: Path, like: PyTree) -> Any:
     """Reads one part, in the form of `like` and the types that it was written in."""
-    stored = path.with_suffix(BYTES)
-    if stored.exists():
-        require_regular(stored)
-        with safe_open(stored, "np") as file:
-            form = {name: json.loads(text) for name, text in file.metadata().items()}
-            leaves = [file.get_tensor(name).view(jax.numpy.dtype(form[name][0])).reshape(
-                form[name][1]) for name in sorted(file.keys())]
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    stored, names = path.with_suffix(BYTES), _names(like)
+    if not stored.exists():
+        return _read_by_orbax(path, like)
+    require_regular(stored)
+    with safe_open(stored, "np") as file:
+        form = {name: json.loads(text) for name, text in file.metadata().items()}
+        if all(name.isdigit() for name in form):  # by several processes of an earlier version
+            names = sorted(form)
+        if set(names) != set(form):
+            raise ValueError("it has other arrays")
+        leaves = [file.get_tensor(name).view(jax.numpy.dtype(form[name][0])).reshape(form[name][1])
+                  for name in names]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _read_by_orbax(path: Path, like: PyTree) -> Any:
+    """Reads a part that an earlier version wrote."""
+    import orbax.checkpoint as ocp
+
+    # It warns, once a leaf, of things that concern its own authors.
+    logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
     for file in path.rglob("*"):
         if not file.is_dir():
             require_regular(file)  # orbax would wait for a pipe without end
     as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    return _checkpointer().restore(path, item=like, restore_args=as_saved)
+    reader = ocp.Checkpointer(ocp.PyTreeCheckpointHandler(restore_concurrent_gb=1))
+    return reader.restore(path, item=like, restore_args=as_saved)
 
 
 def checksum(tree: PyTree) -> int:
@@ -259,9 +246,9 @@ class Saving:
         """Makes one clear line of what fails within, and removes what was begun."""
         try:
             yield
-        except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
+        except Exception as error:  # safetensors has one kind of its own for all causes
             shutil.rmtree(self.unfinished, ignore_errors=True)  # the release may need the space
-            why = FULL if FULL in str(error) else reason(error)[:120] # deep in the message of orbax
+            why = FULL if FULL in str(error) else reason(error)[:120]
             raise UserError(f"checkpoint {self.folder / str(self.step)} cannot be written ({why}); "
                             "earlier ones are kept: free some space, then resume the run"
                             ) from error
@@ -270,7 +257,7 @@ class Saving:
 def thin(folder: Path, keep: int) -> int:
     """Removes all but the newest `keep` checkpoints, and returns how many were removed.
 
-    Unfinished ones go too, to which orbax may write a while after it failed.
+    Unfinished ones go too.
     """
     old = [*(folder / str(step) for step in steps(folder)[:-keep]), *folder.glob("*.unfinished")]
     for path in old:
@@ -279,7 +266,7 @@ def thin(folder: Path, keep: int) -> int:
 
 
 def _owner_only(folder: Path) -> None:
-    """Makes files 0600 and folders 0700, whatever the umask that orbax wrote them under.
+    """Makes files 0600 and folders 0700, whatever the umask that they were written under.
 
     Until here private/ and the folder itself kept others out.
     """
@@ -330,7 +317,7 @@ def _damage_named(folder: Path, step: int) -> Iterator[Path]:
     path = (folder / str(step)).absolute()
     try:
         yield path
-    except Exception as error:  # orbax raises many kinds for one cause: the files are damaged
+    except Exception as error:  # of many kinds for one cause: the files are damaged
         others = [s for s in steps(folder) if s < step]
         mend = (f"remove it to go on from step {others[-1]}" if others
                 else "no earlier one is left, so start a new run")
