@@ -14,8 +14,7 @@ trains the teachers for longer, is left out. Measured are
 - the largest resident memory of the process, beside the size of the teachers' state;
 - the time to trace and compile (the first call, of no steps), how often the block was compiled,
   and the entries of its dispatch cache, which on one device are two without a second compilation;
-- side by side, in turns in one process: a Python loop over teachers with one compiled function,
-  and `pmap` beside `shard_map`.
+- side by side, in turns in one process: a Python loop over teachers with one compiled function.
 
 CPU devices beyond one are simulated: they share the cores. The record is results/steps.json.
 
@@ -160,7 +159,7 @@ class Case:
     """One configuration."""
 
     kind: str
-    """The kind "step" measures the step and its parts; "plain" and "parallel" compare two ways."""
+    """The kind "step" measures the step and its parts; "plain" compares it with a Python loop."""
     preset: str
     teachers: int
     chunk: int
@@ -320,12 +319,8 @@ def measure_beside(case: Case) -> dict[str, Any]:
       the same keys and noise.
     """
     p, layout = problem(case), layout_of(case)
-    ways = {"shard_map": Library(p.method, Private(p.records), p.key, layout, p.seed)}
-    if case.kind == "plain":
-        ways["plain"] = PlainLoop(p)
-    else:
-        other = dataclasses.replace(layout, parallel="pmap")
-        ways["pmap"] = Library(p.method, Private(p.records), p.key, other, p.seed)
+    ways = {"shard_map": Library(p.method, Private(p.records), p.key, layout, p.seed),
+            "plain": PlainLoop(p)}
     timed = common.side_by_side({name: way.step for name, way in ways.items()}, case.repeats)
     (_, ours), (name, theirs) = timed.items()
     one, other = (jax.device_get(way.public.params) for way in ways.values())
@@ -676,8 +671,7 @@ def plan(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
               **shared}
              for (preset, n), chunk, devices in itertools.product(sizes, args.chunk, args.devices)]
     pair = {"preset": args.preset, "teachers": args.beside, "chunk": args.chunk[0], **shared}
-    pairs = [{"kind": "plain", "devices": 1, **pair},
-             *({"kind": "parallel", "devices": n, **pair} for n in args.devices)]
+    pairs = [{"kind": "plain", "devices": 1, **pair}]
     return cases, pairs if args.beside else []
 
 

@@ -225,8 +225,7 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
         for at, shard in _shards(leaf, layout):
             low, high = max(first - at, 0), min(last - at, _per_device(layout))
             if low < high:
-                rows = shard if layout.parallel == "shard_map" else shard[0]
-                pieces.append(np.asarray(rows[low:high]))
+                pieces.append(np.asarray(shard[low:high]))
         return np.concatenate(pieces)
 
     start, stop = layout.local_units
@@ -316,7 +315,5 @@ def _write(units: Units, rows: Units, at: int) -> Units:
 
 def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
     """Returns one sharded array made of the devices' own arrays, without a copy."""
-    if layout.parallel == "pmap":
-        shards = tuple(shard[None] for shard in shards)
     shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])
     return jax.make_array_from_single_device_arrays(shape, layout.by_unit, list(shards))

@@ -204,7 +204,7 @@ def _removed(typed: Sequence[str], root: Path) -> list[str]:
                         "or start a new run, whose epsilon adds to this one's; what it has "
                         "released stays as it is")
     return [word.partition("=")[0] for word in typed
-            if word.startswith("--nearest.") or (
+            if word.startswith(("--nearest.", "--parallel")) or (
                 typed[0] == "pategan" and word.startswith(("--frequencies", "--step-size")))]
 
 
