@@ -19,7 +19,7 @@ from dpgen_jax.core.run_folder import MetricsWriter, RunFolder, read_json
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.private import kept_votes
-from dpgen_jax.run import checkpoint, loop, noise_digests, progress
+from dpgen_jax.run import checkpoint, loop, noise_digests
 from dpgen_jax.run.loop import Job, Listener, State
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
@@ -92,15 +92,12 @@ class Training(Listener):
             UserError: Where nothing was paid for that could be released.
         """
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        layout = self.job.layout
-        program = progress.program(state, layout.chunk, layout.padded, layout.slab,
-                                   self.job.steps_per_call)
         self.stopping.begin_stage()
         total = planned if state.step < planned or limit <= planned else None
         # Beyond the plan only the budget decides whether there is a further step.
         shown = self.monitor.options.progress and (
             total is not None or loop.affordable(self.job.method, self.job.ledger, 1) > 0)
-        with self._recorded(state, Bar(total, state.step, "step", shown, program), writer):
+        with self._recorded(state, Bar(total, state.step, "step", shown), writer):
             try:
                 return loop.train(self.job, records, state, limit, self), None
             except (UserError, OSError) as error:
