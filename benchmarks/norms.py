@@ -41,7 +41,7 @@ from dpgen_jax import data, methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime, digest, to_json
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Records, UserError
-from dpgen_jax.presets import gswgan
+from dpgen_jax.methods import gswgan
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 # The training that `benchmarks.norms` follows: rounds in plain JAX, with every unit's norms.

@@ -23,7 +23,7 @@ from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
 from dpgen_jax.aggregation.mechanism import LocalMechanism
-from dpgen_jax.aggregation.moments import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.moments import CellVotes
 from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.teacher_votes import LabelVotes, OneHot
 from dpgen_jax.aggregation.topagg import TopKSign
@@ -120,8 +120,6 @@ def one_of_each_bound() -> dict[str, Method]:
         "SketchedSigns": behind(SketchedSigns(votes, CountSketch(3, 8, columns)), (rows, 24)),
         "FewRows": behind(FewRows(TopKSign(4, rows - 1), rows)),
         "OneHot": behind(OneHot(2, columns, rows, 1.0), (rows, 2 * columns)),
-        "NonNegativeL2": behind(NonNegativeL2(rows * columns, 4095, rows * columns),
-                                (1, rows * columns), lambda m: m.reshape(1, -1)),
         "CellVotes": behind(CellVotes(2 * columns, 40, 50), (1, 40), lambda m: m.reshape(1, -1)),
         "LabelVotes": behind(LabelVotes(rows), (rows, 1), lambda m: m[:, :1]),
         "clients": behind(norm, noise=RoundedGaussian(50.0)),

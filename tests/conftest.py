@@ -46,6 +46,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from dpgen_jax.core import errors
+
 # Faults of disks and processes are made as POSIX makes them, and scripts of .ci need its shell.
 collect_ignore = [] if os.name == "posix" else [
     "accountant/test_ledger_faults.py", "accountant/test_ledger_files.py", "federated/test_wire.py",
@@ -55,6 +57,10 @@ POSIX = re.compile(r"AF_UNIX|mkfifo|/proc/self|S_IMODE|symlink_to|SIGKILL|sys/st
 jax.config.update("jax_debug_key_reuse", False)
 settings.register_profile("tests", deadline=None)  # which a busy machine misses
 settings.load_profile("tests")
+# Tests read most messages as a command prints them; `dg.fit` and other calls of the public module
+# word theirs for Python all the same.
+WORDING = errors.worded(on_command_line=True)
+WORDING.__enter__()
 # Tracing makes many objects and few cycles; collecting as often as Python does by default takes
 # 7 to 10 % of the time.
 gc.set_threshold(100_000, 20, 20)

@@ -30,20 +30,20 @@ MAY_IMPORT = {
     # aggregation for a type annotation only
     "core/run_folder.py": {"core", "version"},
     "core/types.py": {"core.errors", "core.schema", "aggregation"},
-    "core/config.py": {"core.types", "core.files"},
+    "core/config.py": {"core.types", "core.files", "core.errors"},
     "accountant/": {"accountant", "core.terms", "core.files", "core.errors"},
-    "private/": {"private", "core.types", "core.terms", "core.arrays", "core.files",
+    "private/": {"private", "core.types", "core.errors", "core.terms", "core.arrays", "core.files",
                  "core.hosts",  # which tells other processes what comes, and no record
                  "accountant.pate"},
-    "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
+    "aggregation/": {"aggregation", "core.types", "core.errors", "core.terms", "accountant.events",
                      "accountant.smooth_sensitivity"},
-    "nets/": {"nets", "core.types", "core.config"},
+    "nets/": {"nets", "core.types", "core.errors", "core.config"},
     "methods/": {"methods", "nets", "aggregation", "core.types", "core.config", "core.errors",
                  "core.terms",
                  "accountant.smooth_sensitivity",  # the declared numbers of a sanitiser
                  # formulas of papers, for numbers beside the proven one
                  "accountant.published"},
-    "presets/": {"presets", "methods", "nets", "core.terms", "core.types", "core.errors",
+    "presets/": {"presets", "methods", "core.terms", "core.types", "core.errors",
                  "core.console", "core.files"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.arrays", "core.files",
               "core.console",  # a question before a download
@@ -51,7 +51,7 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data"},
     "release/": {"release", "methods", "core", "version", "data.table.transform",
-                 "data.table.constraints", "data.table.frames", "data.table.forms",
+                 "data.table.constraints", "data.table.frames",
                  "data.table.columns",
                  "aggregation.single_releases", "accountant.events"},
     # the glue of a run: it handles sealed values and opens none

@@ -9,7 +9,7 @@ from dpgen_jax.aggregation import single_releases
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.types import Private
-from dpgen_jax.data.table import columns, forms, readings, schema
+from dpgen_jax.data.table import columns, readings, schema, transform
 from dpgen_jax.data.table.parsing import Cells, coded
 from dpgen_jax.data.table.readings import READINGS
 from dpgen_jax.run import purchase
@@ -73,9 +73,9 @@ def test_each_kind_comes_back_through_the_noise():
             "min", "max", "nullable", "odd", "scale", "special"}
         inside = (codes[:, place] >= column.low) & (codes[:, place] <= column.high)
         assert inside.mean() > 0.97, column.name
-        texts = forms.texts(column, codes[:50, place])
+        texts = transform.texts(column, codes[:50, place])
         before = [text.replace("\u202f", " ") for text in cells.columns[column.name][:50]]
-        read = forms.reader(column)
+        read = transform.reader(column)
         assert [read(text) for text in texts] == pytest.approx(
             [read(text) for text in before], 1e-5)
         if "decimals" in expected:

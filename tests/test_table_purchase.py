@@ -15,7 +15,7 @@ from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data.table import forms, frames, parsing, schema, transform
+from dpgen_jax.data.table import frames, parsing, schema, transform
 from dpgen_jax.data.table.schema import dialect_of_header
 from dpgen_jax.run import planning, purchase, side_releases, undeclared
 
@@ -178,11 +178,11 @@ def test_every_kind_comes_back(bare, muted):
     data, cells = chosen.dataset, [row.split(",") for row in ROWS]
     codes = transform.decode(data.spec, data.x_train)
     for place, column in enumerate(data.spec.columns):
-        texts = forms.texts(column, codes[:, place])
+        texts = transform.texts(column, codes[:, place])
         before = [row[HEADER.split(",").index(column.name)] for row in cells]
         if column.written == "datetime":  # seconds of many years are no float32
             before, texts = ([text[:13] for text in side] for side in (before, texts))
-        same = [a == b or (forms.number(a) is not None and np.isclose(float(a), float(b), 2e-3))
+        same = [a == b or (transform.number(a) is not None and np.isclose(float(a), float(b), 2e-3))
                 for a, b in zip(before, texts, strict=True)]
         assert np.mean(same) > 0.94, column.name
     assert np.mean([str(y) == row[-1] for y, row in zip(data.y_train, cells, strict=True)]) == 1

@@ -27,7 +27,6 @@ from decimal import ROUND_CEILING, Context
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, gammaln, ndtr, ndtri
 
 from dpgen_jax.accountant import pld
@@ -46,7 +45,7 @@ from dpgen_jax.accountant.events import (
     merge,
     of_kind,
 )
-from dpgen_jax.core.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError, option
 
 # `gaussian_delta` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60
 # digits). Inflating it by this factor makes every returned epsilon an upper bound, and costs less
@@ -108,7 +107,6 @@ def exact_epsilon(mu: float, tau: float, delta: float) -> float:
     Args:
         mu: mu^2 is the sum of count * squared_sensitivity / sigma^2.
         tau: The sum of count * total_variation.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0; inf where delta is not enough.
@@ -153,11 +151,7 @@ def bisect(holds: Callable[[float], bool], failing: float, holding: float) -> fl
 
 
 def require_delta(delta: float) -> None:
-    """Refuses a delta that is no chance of a failure.
-
-    Raises:
-        UserError: Unless 0 < delta < 1.
-    """
+    """Refuses a delta that is no chance of a failure."""
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}")
 
@@ -175,15 +169,11 @@ def convert_renyi(rdp: Values, order: Values, delta: float, conversion: Conversi
     Args:
         rdp: Divergences, a number or an array [A].
         order: Their orders, all > 1, of the same shape or one that broadcasts.
-        delta: The delta that is to be stated, 0 < delta < 1.
         conversion: "classic" is rdp + ln(1/delta) / (a-1), "improved" is
             rdp + ln(1 - 1/a) - (ln delta + ln a) / (a-1).
 
     Returns:
         Epsilon by order, in the shape of the arguments; it may be negative.
-
-    Raises:
-        UserError: Another conversion.
 
     Source:
         Classic: Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 3. Improved: Canonne,
@@ -191,9 +181,7 @@ def convert_renyi(rdp: Values, order: Values, delta: float, conversion: Conversi
     """
     if conversion == "classic":
         return rdp + math.log(1 / delta) / (order - 1)
-    if conversion == "improved":
-        return rdp + np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
-    raise UserError(f"conversion must be 'improved' or 'classic', got {conversion!r}")
+    return rdp + np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
 
 
 def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: float,
@@ -207,7 +195,6 @@ def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: floa
         rdp: Divergences, a number or an array [A].
         orders: Their orders.
         tau: The sum of count * total_variation.
-        delta: The delta that is to be stated.
         shares: The shares of delta for the divergences that are tried.
 
     Returns:
@@ -230,56 +217,8 @@ def _from_rdp(rdp: Values, orders: Values, delta: float) -> float:
     return max(0.0, float(np.min(convert_renyi(rdp, orders, delta, "improved") + ROUNDING * size)))
 
 
-def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
-                 orders: Sequence[float] | np.ndarray | None = None) -> float:
-    """Epsilon of a divergence in proportion to the order, RDP(a) = c * a, which is c-zCDP.
-
-    Args:
-        c: The factor, 0 to inf.
-        delta: The delta that is to be stated, 0 < delta < 1.
-        conversion: As in `convert_renyi`.
-        orders: The grid that is searched, all > 1; by default the optimum over all real orders.
-
-    Returns:
-        Epsilon >= 0.
-
-    Raises:
-        UserError: Bad orders.
-    """
-    if c == 0 or c == math.inf:
-        return c
-    if orders is not None:
-        grid = np.asarray(orders, float)
-        if grid.size == 0 or not np.all(grid > 1):
-            raise UserError("orders must be numbers above 1, at least one")
-        return max(0.0, float(np.min(convert_renyi(c * grid, grid, delta, conversion))))
-    best = math.sqrt(math.log(1 / delta) / c)  # order - 1 at the optimum of the classic conversion
-    if conversion == "classic":
-        return c + 2 * c * best
-
-    def bound(log_excess: float) -> float:
-        order = 1 + math.exp(log_excess)
-        return float(convert_renyi(c * order, order, delta, conversion))
-
-    # The optimum of the improved conversion is near the classic one. Any order gives a valid bound,
-    # so the accuracy of this search is no matter of proof.
-    centre = math.log(best)
-    optimum = minimize_scalar(bound, bounds=(centre - 5, centre + 3), method="bounded",
-                              options={"xatol": 1e-9})
-    return max(0.0, float(optimum.fun))
-
-
-def zcdp_for(epsilon: float, delta: float,
-             conversion: Literal["exact", "improved", "classic"] = "exact") -> float:
-    """The largest c = mu^2 / 2 whose epsilon at `delta` is at most `epsilon`, by one accountant.
-
-    Args:
-        epsilon: The target.
-        delta: The target.
-        conversion: "exact" uses the Gaussian delta itself, the others `zcdp_epsilon`.
-
-    Returns:
-        The c of c-zCDP, RDP(a) = c * a.
+def zcdp_for(epsilon: float, delta: float) -> float:
+    """The largest c = mu^2 / 2 of Gaussian releases whose exact epsilon at `delta` is in a target.
 
     Raises:
         UserError: Unless 0 < epsilon < inf and 0 < delta < 1.
@@ -289,9 +228,7 @@ def zcdp_for(epsilon: float, delta: float,
         raise UserError(f"epsilon must be positive and finite, got {epsilon}")
 
     def affords(c: float) -> bool:
-        if conversion == "exact":
-            return exact_epsilon(math.sqrt(2 * c), 0.0, delta) <= epsilon
-        return zcdp_epsilon(c, delta, conversion) <= epsilon
+        return exact_epsilon(math.sqrt(2 * c), 0.0, delta) <= epsilon
 
     too_much = 1.0
     while affords(too_much):
@@ -334,7 +271,6 @@ def sampled_at_order(events: Events, order: float) -> float:
     """`sampled_curve` at one order.
 
     Args:
-        events: Pairs (event, count), of any kinds.
         order: The order.
 
     Returns:
@@ -371,10 +307,6 @@ def by_convexity(q: float, t_squared: float, orders: np.ndarray) -> np.ndarray:
     Args:
         q: The chance of a unit to be sampled.
         t_squared: Squared sensitivity over sigma^2.
-        orders: Orders [A], > 1.
-
-    Returns:
-        RDP [A].
     """
     cgf = orders * (orders - 1) * t_squared / 2
     small = np.log1p(q * np.expm1(np.minimum(cgf, 1)))
@@ -456,10 +388,6 @@ def epsilon_of(events: Events, delta: float) -> float:
     Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
     (`_each_kind`) and all at that order (`_one_order`). Gaussian events in a run with Poisson
     sampling or Laplace noise compose with these by their privacy losses (`pld`), others on top.
-
-    Args:
-        events: Pairs (event, count), of any kinds.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0; inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events.
@@ -566,14 +494,7 @@ def mu_squared(events: Events) -> float:
 
 
 def total_variation(events: Events) -> float:
-    """By how much the run may differ from one with ideal noise.
-
-    Args:
-        events: Pairs (event, count), of any kinds.
-
-    Returns:
-        The sum of count * total_variation, rounded up.
-    """
+    """By how much the run may differ from one with ideal noise: the sum, rounded up."""
     return add_up((event.total_variation, count) for event, count in merge(events))
 
 
@@ -585,8 +506,6 @@ def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> 
     """Refuses a budget that means nothing.
 
     Args:
-        epsilon: The target.
-        delta: The target.
         n_records: The public number of protected units. A mechanism with delta >= 1 / n_records may
             publish a record chosen at random in the clear, so that is refused.
 
@@ -598,11 +517,11 @@ def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> 
             is no protection for so many records.
     """
     if not 0 < epsilon < math.inf:
-        raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; "
-                        "for example --epsilon 1")
+        raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; for example "
+                        f"{option('epsilon', 1)}")
     if not 0 < delta < 1:
-        raise UserError(f"delta must lie strictly between 0 and 1, got {delta}; "
-                        "for example --delta 1e-5")
+        raise UserError(f"delta must lie strictly between 0 and 1, got {delta}; for example "
+                        f"{option('delta', '1e-5')}")
     if n_records is None:
         return []
     if n_records < 1:
@@ -630,12 +549,6 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
     Args:
         event: The event of every round, or a function from a number of rounds to their events, for
             a schedule that does not charge each round; its cost must not fall with the number.
-        epsilon: The target.
-        delta: The target.
-        spent: Events that are charged already.
-
-    Returns:
-        The number of rounds.
 
     Raises:
         BudgetExceeded: Not even one round fits; the message names the smallest epsilon that would
@@ -669,13 +582,6 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
             charge each round. The cost must not rise with sigma; that of the rounded sigma itself
             is checked. It may raise BudgetExceeded from some sigma on, above which no noise can be
             drawn.
-        steps: The number of rounds.
-        epsilon: The target.
-        delta: The target.
-        spent: Events that are charged already.
-
-    Returns:
-        Sigma, in the caller's units.
 
     Raises:
         BudgetExceeded: No sigma is enough (what was spent before leaves nothing, or the total

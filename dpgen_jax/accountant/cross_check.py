@@ -1,7 +1,4 @@
-"""A second opinion on epsilon: the `dp_accounting` package, and plain Renyi divergences.
-
-These are independent checks and never a budget.
-"""
+"""A second opinion on epsilon by the `dp_accounting` package: a check, and never a budget."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dpgen_jax.accountant import composition
-from dpgen_jax.accountant.composition import Conversion, require_delta, zcdp_epsilon
+from dpgen_jax.accountant.composition import require_delta
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     Event,
@@ -59,12 +56,6 @@ def second_opinion(events: Events, delta: float) -> SecondOpinion:
     Args:
         events: Pairs (event, count): one event of a run, or all of them.
         delta: The delta at which both epsilons are stated.
-
-    Returns:
-        Both epsilons, or the reason why there is only one.
-
-    Raises:
-        UserError: Unless 0 < delta < 1.
     """
     ours = composition.epsilon_of(events, delta)
     noisy = tuple(pair for pair in events if not isinstance(pair[0], NonPrivateEvent))
@@ -122,28 +113,6 @@ def _expected_gap(events: Events) -> str:
             "as it is, whatever the relation is called")
 
 
-def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved",
-                orders: Sequence[float] | None = None) -> float:
-    """Epsilon of Gaussian releases by Renyi DP, RDP(a) = a mu^2 / 2.
-
-    The distance between sampled and ideal noise is not charged.
-
-    Args:
-        events: Pairs (event, count), each Gaussian or without noise.
-        delta: The delta that is to be stated.
-        conversion: As in `composition.zcdp_epsilon`.
-        orders: As in `composition.zcdp_epsilon`.
-
-    Returns:
-        Epsilon, never smaller than `composition.epsilon_of`; inf with a NonPrivateEvent.
-
-    Raises:
-        UserError: Unless 0 < delta < 1; other kinds of events; bad orders.
-    """
-    require_delta(delta)
-    return zcdp_epsilon(composition.mu_squared(events) / 2, delta, conversion, orders)
-
-
 def to_dp_event(events: Events) -> DpEvent:
     """The one adapter to the `dp_accounting` package.
 
@@ -156,12 +125,6 @@ def to_dp_event(events: Events) -> DpEvent:
     PoissonGaussianEvent has the multiplier sigma / norm, to be read with REPLACE_ONE if that is its
     relation, which only the PLD accountant can; plain Gaussians have twice their multiplier then,
     against the doubling.
-
-    Args:
-        events: Pairs (event, count).
-
-    Returns:
-        The composition of the package's events.
 
     Raises:
         UserError: Events of which the package has no counterpart that is their worst case.
@@ -208,10 +171,6 @@ def pld_epsilon(events: Events, delta: float) -> float:
 
     It is pessimistic by its discretisation; the distance to ideal noise is not charged.
 
-    Args:
-        events: Pairs (event, count).
-        delta: The delta that is to be stated.
-
     Returns:
         Epsilon; inf with a NonPrivateEvent.
 
@@ -234,12 +193,9 @@ def dp_accounting_rdp_epsilon(events: Events, delta: float,
                               orders: Sequence[float] | None = None) -> float:
     """Epsilon by the Renyi accountant of `dp_accounting`.
 
-    A cross-check of `rdp_epsilon`, and of `composition.epsilon_of` where there are
-    SampledGaussianEvents.
+    A check of `composition.epsilon_of` where there are SampledGaussianEvents.
 
     Args:
-        events: Pairs (event, count).
-        delta: The delta that is to be stated.
         orders: The orders that are searched; by default the package's.
 
     Returns:

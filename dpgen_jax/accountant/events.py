@@ -29,14 +29,7 @@ Terms = Iterable[tuple[float, int]]
 
 
 def round_up(exact: Fraction) -> float:
-    """The smallest float that is not below an exact number.
-
-    Args:
-        exact: Any fraction.
-
-    Returns:
-        The float.
-    """
+    """The smallest float that is not below an exact number."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
@@ -416,9 +409,6 @@ def of_kind(kind: type[Kind], events: Events) -> tuple[tuple[Kind, int], ...]:
 def merge(events: Events) -> Events:
     """Adds up the counts of equal events and leaves out those of count 0.
 
-    Args:
-        events: Pairs (event, count), in any order.
-
     Returns:
         One pair for each different event, in the order of first appearance.
 
@@ -441,9 +431,6 @@ def ideal_noise(events: Events) -> Events:
 
     For comparison only: no run has such noise.
 
-    Args:
-        events: Pairs (event, count).
-
     Returns:
         The same pairs with every distance between sampled and ideal law set to 0.
     """
@@ -462,9 +449,6 @@ def _ideal(event: Event) -> Event:
 
 def to_json(events: Events) -> list[Json]:
     """Returns the events as plain dicts, as ledgers and schema files hold them.
-
-    Args:
-        events: Pairs (event, count).
 
     Returns:
         One dict per different event: `kind`, `count` and the fields, without nesting.
@@ -490,9 +474,6 @@ def from_json(rows: list[Json]) -> Events:
 
     Args:
         rows: Dicts as `to_json` returns them, read from a file.
-
-    Returns:
-        Pairs (event, count), merged.
 
     Raises:
         ValueError: A value that no event can have.

@@ -98,7 +98,6 @@ class Entry(Witness):
         Args:
             path: The file of the run in the journal.
             about: The first line of a new file.
-            folder: The run folder.
         """
         self._path, self._about, self._folder = path, about, folder
         self._fd = self._holder = -1
@@ -152,9 +151,6 @@ class Entry(Witness):
     def record(self, ledger: Ledger) -> None:
         """Writes the hash of the ledger's last line, the epsilon spent and the target.
 
-        Args:
-            ledger: The ledger.
-
         Raises:
             UserError: The file cannot be written; then nothing may be sampled.
         """
@@ -166,7 +162,6 @@ class Entry(Witness):
 
         Args:
             terms: Unit, relation and delta of its promise, as the header of a ledger has them.
-            epsilon: Its cost, which is spent with it.
 
         Raises:
             UserError: The file cannot be written; then nothing may be sampled.
@@ -226,15 +221,7 @@ class Entry(Witness):
 
 
 def failed(path: Path, error: OSError) -> UserError:
-    """The error for a file of the journal that cannot be written.
-
-    Args:
-        path: The file.
-        error: The reason.
-
-    Returns:
-        The error, to be raised.
-    """
+    """The error for a file of the journal that cannot be written."""
     mend = ("free some space, then resume the run" if error.errno in FULL else
             "mend that, or set DPGEN_STATE to a folder on a local disk, which starts a new journal")
     return UserError(f"the journal of this run, {path}, cannot be written ({error.strerror}), so "
@@ -243,9 +230,6 @@ def failed(path: Path, error: OSError) -> UserError:
 
 def read_run(path: Path) -> Run | None:
     """The run of a file in the journal.
-
-    Args:
-        path: The file.
 
     Returns:
         The run; None where a crash tore the file as it was made.
@@ -368,9 +352,6 @@ class Journal:
     def locked(self) -> Iterator[None]:
         """Holds the journal's lock: one run at a time.
 
-        Yields:
-            Nothing.
-
         Raises:
             UserError: The folder's file system has no locks.
         """
@@ -392,16 +373,10 @@ class Journal:
         """The witness of one run.
 
         Args:
-            run: The run's id.
             records: The keyed fingerprint of its records; nothing while they are not read yet.
-            guarantee: Whether the run has any guarantee.
-            folder: The run folder.
             subjects: The keyed fingerprint of which records belong together, where subjects are
                 protected.
             content: The keyed digest of the file or folder that they are read from.
-
-        Returns:
-            The witness, to be given to the run's ledger.
         """
         about = {"kind": "run", "run": run, "records": records, "guarantee": guarantee}
         if subjects:

@@ -112,9 +112,6 @@ class Account:
     def apply(self, record: Record) -> None:
         """Adds one record to the totals.
 
-        Args:
-            record: The record of the next line.
-
         Raises:
             ValueError: It cannot come next; also KeyError and TypeError for a malformed one.
         """
@@ -196,13 +193,6 @@ class Account:
 def whole(value: Any, least: int) -> int:
     """Checks a number of rounds.
 
-    Args:
-        value: What a file or a caller gives.
-        least: The smallest number that is allowed.
-
-    Returns:
-        The number.
-
     Raises:
         ValueError: It is smaller, or a bool.
         TypeError: It is no whole number.
@@ -214,10 +204,6 @@ def whole(value: Any, least: int) -> int:
 
 def larger_counts(one: Events, other: Events) -> Events:
     """Takes the larger count of each event, which costs no less than either argument.
-
-    Args:
-        one: Pairs (event, count).
-        other: Pairs (event, count), of any kinds.
 
     Returns:
         One pair for each event of either.
@@ -238,9 +224,6 @@ _EVENTS_FIRST = b'{"events":'
 def canonical_json(value: object) -> str:
     """The one spelling of a value in strict JSON.
 
-    Args:
-        value: Plain JSON values.
-
     Returns:
         The text: sorted keys, no spaces, ASCII.
 
@@ -255,11 +238,7 @@ def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
     """The line of a record that follows another line.
 
     Args:
-        previous: Hash of the line before, 64 hex digits.
         record: Plain JSON values, without the names `prev` and `hash`.
-
-    Returns:
-        The line with its newline, and its hash.
 
     Raises:
         ValueError: A record that uses those names, or holds NaN.
@@ -271,23 +250,12 @@ def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
 
 
 def chained_lines(processes: int) -> Record:
-    """Returns the entry `processes` of a start by several processes; empty for one.
-
-    Args:
-        processes: How many they are.
-    """
+    """Returns the entry `processes` of a start by several processes; empty for one."""
     return {"processes": processes} if processes > 1 else {}
 
 
 def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
     """The inverse of `chained_line`.
-
-    Args:
-        previous: Hash of the line before.
-        text: The line, without its newline.
-
-    Returns:
-        The record and the line's hash.
 
     Raises:
         ValueError: The line is not, to the byte, the one that `chained_line` writes; also another
@@ -303,15 +271,7 @@ def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
 
 
 def no_resume(path: Path, why: str) -> UserError:
-    """The error for a ledger that cannot be trusted.
-
-    Args:
-        path: The file.
-        why: The reason, in a few words.
-
-    Returns:
-        The error, to be raised.
-    """
+    """The error for a ledger that cannot be trusted."""
     return UserError(f"{path}: {why}; the run cannot be resumed, as what it spent is not known")
 
 
@@ -319,10 +279,6 @@ def replay_lines(path: Path, data: bytes) -> tuple[list[Record], list[str], byte
     """Reads all lines of a ledger.
 
     A last line that lacks nothing but its newline is whole, as its hash proves.
-
-    Args:
-        path: The file, for messages only.
-        data: All of its bytes.
 
     Returns:
         Records, their hashes, the torn last line (empty if there is none), and the totals.
@@ -364,13 +320,6 @@ def torn_line(tail: bytes, account: Account) -> Record:
     names, if that can still be read (sorted keys put its events first). A run settles a reservation
     before it reserves or charges again, so while one is open the line is its settlement; and after
     a `torn` comes an open. To charge there would count one release twice.
-
-    Args:
-        tail: The bytes of the torn line.
-        account: The totals of the lines before it.
-
-    Returns:
-        The record.
     """
     steps, events = account.longest, account.largest
     if account.pending or account.recovering:
@@ -400,7 +349,6 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
     """Locks a file, or fails at once.
 
     Args:
-        path: The file.
         descriptor: Open on it; the caller's, before and after.
         create: Whether a separate lock file may be made, on systems that need one.
 
@@ -429,7 +377,6 @@ def give_up_lock(holder: int, descriptor: int) -> None:
 
     Args:
         holder: The descriptor that `hold_lock` returned.
-        descriptor: What it was given.
     """
     if holder not in (-1, descriptor):
         os.close(holder)
@@ -442,11 +389,7 @@ def open_ledger(path: Path, flags: int) -> int:
     """Opens the file of a ledger, with access for its owner only.
 
     Args:
-        path: The file.
         flags: Of `os.open`; with O_CREAT the file is made, with mode 0600.
-
-    Returns:
-        A descriptor.
 
     Raises:
         UserError: The file cannot be made or opened, or `require_ledger` refuses it.
@@ -468,9 +411,6 @@ def require_ledger(path: Path) -> None:
 
     A pipe or a device may never end.
 
-    Args:
-        path: The file.
-
     Raises:
         UserError: It is missing, no regular file, or larger than any ledger.
     """
@@ -486,12 +426,6 @@ def require_ledger(path: Path) -> None:
 def read_ledger(path: Path) -> bytes:
     """Reads a whole ledger.
 
-    Args:
-        path: The file.
-
-    Returns:
-        All of its bytes.
-
     Raises:
         UserError: As `require_ledger`.
     """
@@ -503,8 +437,6 @@ def write_at(descriptor: int, data: bytes, place: int) -> None:
     """Writes all of the data at one position of a file.
 
     Args:
-        descriptor: An open file.
-        data: The bytes.
         place: The first byte that is written.
 
     Raises:
@@ -529,12 +461,7 @@ class AppendOnlyFile:
     """
 
     def __init__(self, path: Path, descriptor: int):
-        """Takes over an open descriptor of the file.
-
-        Args:
-            path: The file, for messages.
-            descriptor: Open for reading and writing.
-        """
+        """Takes over an open descriptor of the file."""
         self.path = path
         self.size = 0
         self.tail = b""
@@ -560,9 +487,6 @@ class AppendOnlyFile:
 
         It is all of the line or, by cutting the file back, nothing. No further line is taken until
         `accept`: an interrupt in between would leave the file and its owner's totals apart.
-
-        Args:
-            line: The bytes, with the newline.
 
         Raises:
             UserError: The file cannot be written.
@@ -655,7 +579,6 @@ class Witness:
 
         Args:
             terms: Unit, relation and delta of its promise, as the header of a ledger has them.
-            epsilon: Its cost.
 
         Raises:
             UserError: It cannot be noted; then nothing may be sampled.
@@ -667,9 +590,6 @@ class Witness:
 
 def read(path: str | os.PathLike[str]) -> list[Record]:
     """Reads the records of a ledger, without lock or change.
-
-    Args:
-        path: The file.
 
     Returns:
         The records. If the last line is torn, the last record is the one that `Ledger.open` would
@@ -752,9 +672,6 @@ def claimed(path: str | os.PathLike[str], budget: float) -> float:
 def account(records: list[Record]) -> Account:
     """Adds up records that `read` returned.
 
-    Args:
-        records: The records, the header first.
-
     Returns:
         Their totals: `spent()`, `epsilon()`, `claim()`, `steps`, `header`, `target`.
     """
@@ -787,10 +704,6 @@ class Ledger:
             path: The file, which must not exist.
             header: epsilon (> 0, inf for a run without a budget), delta, and other plain JSON
                 values.
-            witness: Knows of the ledger's lines from elsewhere.
-
-        Returns:
-            The open ledger.
 
         Raises:
             UserError: The file exists or cannot be written, or the witness knows of lines.
@@ -819,14 +732,6 @@ class Ledger:
         """Resumes: verifies the chain, charges a torn last line and starts a new incarnation.
 
         All of it is on disk when the call returns.
-
-        Args:
-            path: The file.
-            witness: Knows of the ledger's lines from elsewhere.
-            processes: How many go on with the run.
-
-        Returns:
-            The open ledger.
 
         Raises:
             UserError: The file is missing, in use, not writable, or broken (naming the line), or
@@ -874,7 +779,6 @@ class Ledger:
         Args:
             events: The most that the block may cost. Rounds may cost nothing: in a rotation the
                 first cohorts of a cycle pay for all of it.
-            steps: Rounds of the block, at least 1.
 
         Returns:
             The id to settle the reservation with.
@@ -894,11 +798,6 @@ class Ledger:
     def settle(self, reservation: int, events: Events, steps: int) -> None:
         """Replaces a reservation of this incarnation by what really happened.
 
-        Args:
-            reservation: The id that `reserve` returned.
-            events: What the block cost.
-            steps: Rounds that it came to.
-
         Raises:
             ValueError: That is more than was reserved, or the reservation is not open.
             UserError: The file cannot be written. The reservation then stays charged in full.
@@ -910,9 +809,6 @@ class Ledger:
         """Charges one release that is not a round, such as a class histogram, for good.
 
         On disk when this returns; if it raises, as `reserve` does, nothing may be sampled.
-
-        Args:
-            events: What the release costs.
 
         Raises: as `reserve`.
         """
@@ -936,9 +832,6 @@ class Ledger:
         """Raises the target from here on: a finished run that goes on states a new, larger claim.
 
         On disk when this returns.
-
-        Args:
-            epsilon: The new target.
 
         Raises:
             UserError: Unless target < epsilon < inf, and where the file cannot be written.

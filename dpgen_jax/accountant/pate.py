@@ -1,11 +1,12 @@
-"""Data-dependent Renyi differential privacy of votes: GNMax, LNMax, majorities and TopAgg.
+"""Data-dependent Renyi differential privacy of votes: GNMax, majorities and TopAgg.
 
 Every bound here depends on teachers' votes, so it is as private as they are: it decides nothing and
 is not an epsilon. Only a cost of Confident-GNMax may be published, and only through
 `smooth_sensitivity`.
 
-Shapes: Q queries, m classes, A orders, L moments; for TopAgg Q rows of sums (one for each queried
-fake) and D entries. All logarithms are natural.
+Shapes: Q queries, m classes, A orders; for TopAgg Q rows of sums (one for each queried fake) and D
+entries. Votes are whole numbers; noise and thresholds are in votes; orders are above 1. All
+logarithms are natural. What is out of range is refused with a UserError.
 
 GNMax and Confident-GNMax. Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson,
 "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8
@@ -14,8 +15,8 @@ one vote from a class to another: L2 sensitivity sqrt(2) of the counts, 1 of the
 the counts of the true data D, each bound holds for D_a(M(D) || M(D')) with every neighbour D', in
 that direction. It applies to a released argmax, never to released noisy sums.
 
-LNMax, and noisy majorities of two labels. Source: Papernot et al., ICLR 2017 (arXiv 1610.05755),
-Theorem 3, as PATE-GAN (Jordon et al., ICLR 2019) uses it.
+Noisy majorities of two labels. The published bound is that of Papernot et al., ICLR 2017 (arXiv
+1610.05755), Theorem 3, as PATE-GAN (Jordon et al., ICLR 2019) uses it; `count_test_rdp` is exact.
 
 TopAgg: sums of top-k sign votes with noise, thresholded to signs. Source: Wang et al., "DataLens",
 CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5. Unit: one teacher. Neighbouring: one
@@ -92,9 +93,6 @@ def checked(counts: ArrayLike, answered: ArrayLike) -> tuple[np.ndarray, np.ndar
 
     Returns:
         Votes int64 [Q, m] and outcomes bool [Q].
-
-    Raises:
-        UserError: Anything else.
     """
     counts, answered = _votes(counts), np.asarray(answered)
     if answered.dtype != bool or answered.shape != counts.shape[:1]:
@@ -115,15 +113,8 @@ def _votes(counts: ArrayLike) -> np.ndarray:
 def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
     """Votes by which j* leads each other class, reduced for rounding.
 
-    Args:
-        counts: Votes, int [Q, m].
-        rounding: The reduction.
-
     Returns:
         Leads [Q, m - 1], not falling along the last axis.
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2.
     """
     ordered = np.sort(_votes(counts), axis=1)[:, ::-1]
     return ordered[:, :1] - ordered[:, 1:] - rounding.gap
@@ -150,13 +141,6 @@ def require_orders(orders: ArrayLike) -> np.ndarray:
 def require_positive(name: str, value: float) -> float:
     """Checks a number.
 
-    Args:
-        name: Its name in the message.
-        value: The number.
-
-    Returns:
-        The number.
-
     Raises:
         UserError: Unless it is positive and finite.
     """
@@ -171,9 +155,6 @@ def total_over_queries(bound: Callable[[np.ndarray], np.ndarray], log_q: np.ndar
     Args:
         bound: From ln q [Q] to costs [Q, A].
         log_q: ln q [Q].
-
-    Returns:
-        Costs [A].
     """
     values, times = np.unique(log_q, return_counts=True)
     total = bound(values[:0]).sum(axis=0)
@@ -198,16 +179,8 @@ def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -
     {j* released}: j* is the likeliest class, and its probability at least 1/m. With another rule
     for ties, or another j*, the cap can fail; the sum never does. Unrounded noise has no ties.
 
-    Args:
-        counts: Votes, int [Q, m].
-        sigma: Noise on each count, in votes.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
     Returns:
         ln q [Q].
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2, or a sigma <= 0.
     """
     return np.minimum(gap_log_q(leads(counts, rounding), require_positive("sigma", sigma)),
                       math.log1p(-1 / np.shape(counts)[1]))
@@ -218,7 +191,6 @@ def gap_log_q(gaps: np.ndarray, sigma: float) -> np.ndarray:
 
     Args:
         gaps: Leads of j* over the other classes, in votes [Q, m - 1].
-        sigma: Noise on each count, in votes.
 
     Returns:
         Logarithms [Q].
@@ -235,15 +207,9 @@ def threshold_log_q(largest: ArrayLike, threshold: float, sigma: float,
     Args:
         largest: Votes of the leading class, int [Q]; the test answers if largest + noise >=
             threshold.
-        threshold: In votes.
-        sigma: Standard deviation of the noise, in votes.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
 
     Returns:
         ln q [Q].
-
-    Raises:
-        UserError: A sigma <= 0.
     """
     margin = rounding.threshold(threshold) - np.asarray(largest, float)
     return log_ndtr(-np.abs(margin) / require_positive("sigma", sigma))
@@ -258,13 +224,9 @@ def rdp_gaussian(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> np.ndarra
     Args:
         log_q: The logarithm of an upper bound on q, in [-inf, 0], [Q].
         sigma: Noise on each count, in votes; for the threshold test pass sqrt(2) sigma.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A].
-
-    Raises:
-        UserError: Orders <= 1, or a sigma <= 0.
     """
     orders = require_orders(orders)
     log_q = np.asarray(log_q, float)
@@ -277,8 +239,6 @@ def data_dependent(log_q: np.ndarray, sigma: float, orders: np.ndarray) -> np.nd
 
     Args:
         log_q: The logarithm of an upper bound on q [Q].
-        sigma: Noise on each count, in votes.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A]; inf where the bound is not valid.
@@ -305,7 +265,6 @@ def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLi
         slope: The divergence of order a of the mechanism is at most slope a.
         mu1: Orders above 1, that broadcast to [Q, A].
         mu2: As mu1.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [Q, A]; inf where the bound is not valid.
@@ -330,20 +289,7 @@ def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLi
 
 def gnmax_rdp(counts: ArrayLike, sigma: float, orders: ArrayLike,
               rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The sum of `rdp_gaussian` over queries that are all answered.
-
-    Args:
-        counts: Votes, int [Q, m].
-        sigma: Noise on each count, in votes.
-        orders: Orders [A], > 1.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        RDP [A].
-
-    Raises:
-        UserError: As `gnmax_log_q` and `rdp_gaussian`.
-    """
+    """The sum of `rdp_gaussian` over queries that are all answered."""
     log_q = gnmax_log_q(counts, sigma, rounding)
     return total_over_queries(lambda part: rdp_gaussian(part, sigma, orders), log_q)
 
@@ -358,20 +304,8 @@ def confident_gnmax_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float
     docstring).
 
     Args:
-        counts: Votes, int [Q, m].
         answered: The released outcomes of the test, bool [Q] (not their expectation, which is
             private and bounds nothing).
-        threshold: In votes.
-        sigma1: Noise of the test, in votes.
-        sigma2: Noise of GNMax, in votes.
-        orders: Orders [A], > 1.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        RDP [A].
-
-    Raises:
-        UserError: Arguments that do not fit together.
     """
     counts, answered = checked(counts, answered)
     tests = threshold_log_q(counts.max(axis=1), threshold, sigma1, rounding)
@@ -386,13 +320,9 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
     Args:
         rdp: Divergences [A].
         orders: Their orders [A], > 1.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0.
-
-    Raises:
-        UserError: A delta outside (0, 1), or orders <= 1.
 
     Source:
         Canonne, Kamath and Steinke, NeurIPS 2020, Proposition 12.
@@ -401,78 +331,6 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
     by_order = composition.convert_renyi(np.asarray(rdp, float), require_orders(orders), delta,
                                          "improved")
     return max(0.0, float(np.min(by_order)))
-
-
-def lnmax_log_q(counts: ArrayLike, rate: float, rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The logarithm of an upper bound on the chance that LNMax releases another class than j*.
-
-    A class g votes behind wins with probability at most (2 + rate g) / (4 e^(rate g)); rounding, j*
-    and the cap 1 - 1/m are as in `gnmax_log_q`.
-
-    Args:
-        counts: Votes, int [Q, m].
-        rate: 1 / scale of the Laplace noise on each count (the papers' gamma or lambda).
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        Logarithms [Q].
-
-    Raises:
-        UserError: Counts that are not whole numbers [Q, m], m >= 2, or a rate <= 0.
-    """
-    lead = require_positive("rate", rate) * leads(counts, rounding)
-    tail = (2 + np.abs(lead)) / 4 * np.exp(-np.abs(lead))
-    with np.errstate(divide="ignore"):  # a tail below the smallest float: ln q = -inf
-        log_q = np.log(np.where(lead < 0, 1 - tail, tail).sum(axis=1))
-    return np.minimum(log_q, math.log1p(-1 / np.shape(counts)[1]))
-
-
-def moments_laplace(log_q: ArrayLike, rate: float, moments: ArrayLike) -> np.ndarray:
-    """The moments alpha(l) of one LNMax query, at most.
-
-    alpha(l) is the smaller one of 2 rate^2 l (l + 1), and
-    ln[(1 - q) ((1 - q) / (1 - q e^(2 rate)))^l + q e^(2 rate l)], which is valid only for
-    q < (e^(2 rate) - 1) / (e^(4 rate) - 1). One teacher moves two counts, hence 2 rate.
-    alpha(l) = l RDP(l + 1), so `epsilon_of(alpha / l, l + 1, delta)` converts a total.
-
-    Args:
-        log_q: Logarithms of upper bounds on q [Q].
-        rate: 1 / scale of the noise.
-        moments: l > 0 [L].
-
-    Returns:
-        Moments [Q, L].
-
-    Raises:
-        UserError: Moments that are not positive, or a rate <= 0.
-    """
-    moments, q = np.asarray(moments, float), np.exp(np.asarray(log_q, float))[:, None]
-    if moments.size == 0 or not np.all(moments > 0):
-        raise UserError("moments must be positive numbers, at least one")
-    twice = 2 * require_positive("rate", rate)
-    cap = twice * rate * moments * (moments + 1)
-    with np.errstate(all="ignore"):
-        log_a = np.log1p(q * np.expm1(twice) / (1 - q * np.exp(twice)))
-        bound = np.log1p((1 - q) * np.expm1(moments * log_a) + q * np.expm1(moments * twice))
-        valid = q < 1 / (np.exp(twice) + 1)
-    return np.where(valid, np.minimum(bound, cap), cap)
-
-
-def lnmax_moments(counts: ArrayLike, rate: float, moments: ArrayLike,
-                  rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The sum of `moments_laplace` over queries; ex-post, as `confident_gnmax_rdp`.
-
-    Args:
-        counts: Votes, int [Q, m].
-        rate: 1 / scale of the noise.
-        moments: l > 0 [L].
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        Moments [L].
-    """
-    log_q = lnmax_log_q(counts, rate, rounding)
-    return total_over_queries(lambda part: moments_laplace(part, rate, moments), log_q)
 
 
 def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
@@ -488,22 +346,18 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
     noisy count, so it never exceeds the data-independent cost of that. Nor does it exceed what the
     theorem says (PATE, Theorem 3; PATE-GAN, Theorem 2), which asks for two things: each query is
     (epsilon, 0)-private, and q bounds the chance of another outcome than the likeliest. ONE Laplace
-    noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
-    as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
-    law. Both ways need that the bit is all that is released: of a released count only the
-    data-independent cost holds. Sums over queries are ex-post, as of `confident_gnmax_rdp`.
+    noise on ONE count that moves by 1 gives epsilon = 1 / scale, and q is the smaller chance; but q
+    is all that it knows of the law. Both ways need that the bit is all that is released: of a
+    released count only the data-independent cost holds. Sums over queries are ex-post, as of
+    `confident_gnmax_rdp`.
 
     Args:
         needed: The smallest count that passes.
         most: The largest count.
         log_tail: From whole k to ln P(noise >= k), of a symmetric law.
-        orders: Orders [A], > 1.
 
     Returns:
         RDP [most + 1, A].
-
-    Raises:
-        UserError: Orders <= 1.
     """
     orders, counts = require_orders(orders), np.arange(most + 1)
     bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
@@ -522,7 +376,6 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
     Args:
         log_p: ln P of each outcome [Q, outcomes].
         log_q: ln Q, likewise.
-        orders: Orders [A], > 1.
 
     Returns:
         Divergences [Q, A].
@@ -585,19 +438,6 @@ class TopAgg:
         return np.stack([log_ndtr((-at - f) / self.sigma), zero,
                          log_ndtr((f - at) / self.sigma)], axis=-1)
 
-    def log_match(self, sums: ArrayLike, signs: ArrayLike) -> np.ndarray:
-        """Theorem 5, mended: the logarithm of the probability that these very signs are released.
-
-        Args:
-            sums: Votes [Q, D].
-            signs: The outcome [Q, D] in {-1, 0, 1}.
-
-        Returns:
-            ln Pr[M = signs] for each row [Q]; 1 - Pr is the q of Theorem 4.
-        """
-        index = np.asarray(signs, int)[..., None] + 1
-        return np.take_along_axis(self.laws(sums), index, -1)[..., 0].sum(-1)
-
     def log_q(self, sums: ArrayLike) -> np.ndarray:
         """The logarithm of q: the chance of another outcome than the likeliest one; it is exact.
 
@@ -615,20 +455,13 @@ class TopAgg:
         An entry is 0 with at most the probability it has where its votes cancel. Let m entries of
         the outcome not be 0: the magnitudes of their sums add up to at most k n_units, and
         ln Phi is concave, so they are likeliest where those are equal. It is public.
-
-        Args:
-            columns: D.
         """
         m = np.arange(columns + 1)
         lead = np.minimum(self.n_units, self.top_k * self.n_units / np.maximum(m, 1))
         return float(np.max(m * self.laws(lead)[:, 2] + (columns - m) * self.laws(0)[1]))
 
     def independent(self, orders: ArrayLike) -> np.ndarray:
-        """The data-independent divergence of one row [A] (Theorem 3).
-
-        Args:
-            orders: Orders [A], > 1.
-        """
+        """The data-independent divergence of one row [A] (Theorem 3)."""
         return self.slope * require_orders(orders)
 
     def theorem(self, log_q: ArrayLike, orders: ArrayLike) -> np.ndarray:
@@ -636,7 +469,6 @@ class TopAgg:
 
         Args:
             log_q: ln of an upper bound on q [Q].
-            orders: Orders [A], > 1.
 
         Returns:
             RDP [Q, A]; inf where the theorem does not apply.
@@ -663,7 +495,6 @@ class TopAgg:
 
         Args:
             sums: Votes [Q, D], whole numbers from -n_units to n_units.
-            orders: Orders [A], > 1.
 
         Returns:
             RDP [Q, A].

@@ -130,9 +130,6 @@ def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float 
         ratio: The largest norm of a message over sigma, c > 0.
         direction: "both", "remove" or "add", as above.
         least: The width is at least that, a power of two.
-
-    Returns:
-        The loss on its grid.
     """
     if ratio > _LOUDEST:
         return Loss(np.arange(2), np.zeros(2), 1.0, 1.0)
@@ -170,9 +167,6 @@ def laplace_loss(scale: float, sensitivity: int, least: float = 0.0) -> Loss:
         scale: Scale of the noise.
         sensitivity: The shift, > 0.
         least: The width is at least that, a power of two.
-
-    Returns:
-        The loss on its grid.
     """
     k = np.arange(sensitivity + 1)
     largest = sensitivity / scale
@@ -269,9 +263,6 @@ def share_up(above: np.ndarray, gap: Values) -> np.ndarray:
     Args:
         above: How far the mass, under P, lies above the node below it.
         gap: The distance of the two nodes.
-
-    Returns:
-        The shares, in the shape of `above`.
     """
     return np.expm1(-np.clip(above, 0, gap)) / np.expm1(-gap)
 
@@ -328,8 +319,6 @@ def beside(others: Callable[[Events, float], float], events: Events, delta: floa
 
     Args:
         others: From events and a delta to the epsilon of all kinds but NEW.
-        events: Pairs (event, count), merged.
-        delta: The delta that is to be stated.
 
     Returns:
         Epsilon >= 0; inf where delta is not enough.
@@ -361,7 +350,6 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
 
     Args:
         events: Pairs (event, count), merged, each of one of KINDS.
-        delta: The delta that is to be stated.
         pure: Epsilon of further releases, which is added; their tau is in that of the events.
 
     Returns:

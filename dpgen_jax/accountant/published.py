@@ -47,7 +47,6 @@ class Published:
         """Epsilon of a number of rounds; it does not fall when rounds are added.
 
         Args:
-            steps: The number of rounds.
             conversion: "improved" is the accountant's own; "classic" is that of the papers' codes.
 
         Returns:
@@ -67,13 +66,6 @@ class Published:
 
     def max_steps(self, epsilon: float, conversion: Conversion = "improved") -> int:
         """The largest number of rounds within an epsilon, at most 2^40.
-
-        Args:
-            epsilon: The target.
-            conversion: As in `epsilon`.
-
-        Returns:
-            The number of rounds.
 
         Raises:
             BudgetExceeded: The paper's formula does not allow one round.
@@ -106,15 +98,6 @@ def datalens(top_k: int, batch: int, sigma: float, delta: float) -> Published:
 
     Source: Wang et al., "DataLens: Scalable Privacy Preserving Training via Gradient Compression
     and Aggregation", CCS 2021.
-
-    Args:
-        top_k: Coordinates a teacher votes on.
-        batch: Fakes of one round.
-        sigma: Noise, in votes; without noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula="T * B Gaussians of multiplier sigma / (2 sqrt(k)), "
@@ -138,16 +121,8 @@ def gpate(batch: int, projection: int, sigma: float, sigma_threshold: float, del
     Aggregation of Teacher Discriminators", NeurIPS 2021.
 
     Args:
-        batch: Fakes of one round.
-        projection: Coordinates of one fake.
-        sigma: Noise of the votes, in votes; without noise epsilon is inf.
-        sigma_threshold: Noise of the test, in votes; without noise epsilon is inf.
-        delta: The delta that is stated.
         answer_rate: The expected share of answered queries; it depends on the records, so below 1
             this is no guarantee.
-
-    Returns:
-        The paper's accounting.
     """
     event = None
     if sigma and sigma_threshold:
@@ -173,14 +148,7 @@ def dpcgan(records: int, batch: int, clip: float, sigma: float, delta: float) ->
     Label Generation", CVPR workshops 2019.
 
     Args:
-        records: Number of records.
-        batch: Records of a round on average.
-        clip: The largest norm of a gradient.
         sigma: Standard deviation of the noise over clip; without noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
@@ -200,10 +168,6 @@ def dpmerf(sigma: float, delta: float) -> Published:
     Args:
         sigma: Standard deviation of the noise over the sensitivity 2 / n; without noise epsilon is
             inf. The paper's are 5 for epsilon 1 and 25 for 0.2.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula=f"T Gaussians of multiplier sigma, T=1 release, sigma={sigma:g}, delta={delta:g} "
@@ -221,13 +185,8 @@ def pategan(batch: int, scale: float, delta: float) -> Published:
     Privacy Guarantees", ICLR 2019.
 
     Args:
-        batch: Fakes of a query.
         scale: Scale of the Laplace noise on each of two counts, 1 / lambda in the paper; without
             noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula=f"T * B releases of 2 lambda^2-zCDP, B={batch}, 1/lambda={scale:g}, "
@@ -240,7 +199,6 @@ def gaussians(squared: float, sigma: float = 1.0) -> DpEvent | None:
 
     Args:
         squared: The sum of their squared sensitivities; for releases of rho-zCDP, of 2 rho.
-        sigma: The standard deviation of the noise.
 
     Returns:
         The event; None without noise.
@@ -263,15 +221,9 @@ def gswgan(critics: int, batch: int, sigma: float, delta: float,
     Differentially Private Generators", NeurIPS 2020.
 
     Args:
-        critics: K.
-        batch: Samples of one round.
         sigma: Noise multiplier of one sample (standard deviation 2 sigma C where a gradient is
             clipped to C); without noise epsilon is inf.
-        delta: The delta that is stated.
         source: The script, as the formula names it.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula="T * B Gaussians of multiplier sigma, each amplified by 1/K, "
@@ -294,15 +246,6 @@ def gswgan_federated(clients: int, batch: int, sigma: float, delta: float) -> Pu
 
     One of the clients takes part in a round: T / clients participations of each without
     amplification, B Gaussians each.
-
-    Args:
-        clients: K.
-        batch: Samples of one round, B.
-        sigma: As in `gswgan`; without noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula=f"(T / K) * B Gaussians of multiplier sigma, K={clients}, B={batch}, "
@@ -315,15 +258,6 @@ def dpac(critics: int, batch: int, sigma: float, delta: float) -> Published:
 
     It counts one batch size and one sanitised gradient a round, where the code turns to batches of
     1,000 and sanitises the critic's and the classifier's gradient.
-
-    Args:
-        critics: As in `gswgan`.
-        batch: As in `gswgan`.
-        sigma: As in `gswgan`.
-        delta: As in `gswgan`.
-
-    Returns:
-        The paper's accounting.
     """
     return gswgan(critics, batch, sigma, delta, "DP-GAN-DPAC's privacy_analysis.py")
 
@@ -334,15 +268,6 @@ def dpmerf_ae(records: int, batch: int, sigma: float, delta: float) -> Published
     Each round is a Gaussian release over records sampled without replacement.
 
     Source: Harder et al., first version of arXiv 2002.11603.
-
-    Args:
-        records: Number of records.
-        batch: Records of a round.
-        sigma: Noise multiplier of a round; without noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula=f"T Gaussians of multiplier sigma, amplified by B/n, B={batch}, n={records}, "
@@ -357,15 +282,6 @@ def fedavg_gan(clients: int, clients_per_round: int, sigma: float, delta: float)
 
     Source: Augenstein et al., "Generative Models for Effective ML on Private, Decentralized
     Datasets", ICLR 2020.
-
-    Args:
-        clients: K.
-        clients_per_round: Clients of a round, m.
-        sigma: Noise multiplier of a round; without noise epsilon is inf.
-        delta: The delta that is stated.
-
-    Returns:
-        The paper's accounting.
     """
     return Published(
         formula=f"T Gaussians of multiplier sigma, amplified by m/K, m={clients_per_round}, "

@@ -172,11 +172,6 @@ def gnmax_local_sensitivity(curve: Curve, counts: ArrayLike,
     time and on the way that changes q fastest, until q lies between; from then on the largest local
     sensitivity counts. Equal votes are walked once.
 
-    Args:
-        curve: The cost of one query.
-        counts: Votes, int [Q, m].
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
     Yields:
         The sum at the next distance.
     """
@@ -221,11 +216,7 @@ def threshold_table(threshold: float, sigma: float, order: float, n_teachers: in
     """The cost of the threshold test at one order, for each largest count 0..T.
 
     Args:
-        threshold: In votes.
-        sigma: Noise of the test, in votes.
         order: The order a > 1.
-        n_teachers: T.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
 
     Returns:
         RDP [T + 1].
@@ -241,21 +232,6 @@ def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: 
     It is `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
     data-independent cost even where the data-dependent bound is smaller (which it is only where
     `Curve.log_q0` is no crossing): the released total must be the function that was analysed.
-
-    Args:
-        counts: As in `smooth_sensitivity`.
-        answered: As in `smooth_sensitivity`.
-        threshold: As in `smooth_sensitivity`.
-        sigma1: As in `smooth_sensitivity`.
-        sigma2: As in `smooth_sensitivity`.
-        order: As in `smooth_sensitivity`.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        The RDP of all queries.
-
-    Raises:
-        UserError: Arguments that do not fit together.
     """
     counts, answered = checked(counts, answered)
     curve = Curve(sigma2, counts.shape[1], order)
@@ -277,16 +253,8 @@ def smooth_sensitivity(counts: ArrayLike, answered: ArrayLike, threshold: float,
     Args:
         counts: Votes, int [Q, m], at most n_teachers in a query.
         answered: The released outcomes of the threshold test, bool [Q].
-        threshold: In votes.
-        sigma1: Noise of the test, in votes.
-        sigma2: Noise of GNMax, in votes.
         order: The order a > 1.
         beta: How much ln SS may differ between neighbours.
-        n_teachers: T.
-        rounding: ROUNDED, or IDEAL for the noise of the papers.
-
-    Returns:
-        SS.
 
     Raises:
         UserError: C5 or C6 fails, or arguments that do not fit together.
@@ -334,9 +302,6 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
         beta: The smoothness of SS.
         sigma_ss: Standard deviation of the noise, in smooth sensitivities.
         order: The order a.
-
-    Returns:
-        RDP at that order.
 
     Raises:
         UserError: Unless 1 < a < 1 / (2 beta), the paper's range, in which w > 0.
@@ -414,10 +379,6 @@ class Sanitiser:
     def require_conditions(self, sigma2: float, bins: int) -> None:
         """Refuses a run whose smooth sensitivity is not proven at this order, whatever its votes.
 
-        Args:
-            sigma2: Noise of GNMax, in votes.
-            bins: Of one histogram.
-
         Raises:
             UserError: C5 or C6 fails.
         """
@@ -468,9 +429,6 @@ class Sanitiser:
             total_rdp: The `total_rdp` at this order; private.
             ss: The `smooth_sensitivity` at this order and beta; private.
             most: The data-independent total, which no total exceeds; public.
-
-        Returns:
-            The numbers, as private as the votes.
         """
         step = 2.0 ** (math.ceil(math.log2(most)) - 20) if most > 0 else 2.0**-20
         s = min(ss, most) + 2 * step

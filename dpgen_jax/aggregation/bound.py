@@ -81,11 +81,36 @@ class CompactBound(Bound, Protocol):
         """Returns a sum int32 [B, D] with compact messages int32 [n, ...] added."""
 
 
+def require_whole(bound: object, **least: int) -> None:
+    """Makes fields of a frozen bound plain integers; raises UserError below the least of each."""
+    for name, smallest in least.items():
+        value = operator.index(getattr(bound, name))
+        object.__setattr__(bound, name, value)
+        if value < smallest:
+            raise UserError(f"{name} is {value}; at least {smallest} is needed")
+
+
+def squares_within(entries: Array, limit: int) -> Array:
+    """Checks that the sum of squares over the last axis is at most `limit`, exactly.
+
+    Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
+    the way does not come back, as rounding is monotone and nothing that is added is negative.
+
+    Args:
+        entries: int32 [..., D].
+        limit: Below 2^24.
+
+    Returns:
+        bool [..., 1].
+    """
+    row = entries.astype(jnp.float32)
+    return jnp.sum(row * row, -1, keepdims=True) <= limit
+
+
 def assert_message(message: Array, columns: int | None = None) -> None:
     """Checks the shape and type of a message when a program is traced.
 
     Args:
-        message: The message of one unit.
         columns: M, or None for any number.
 
     Raises:
@@ -98,12 +123,7 @@ def assert_message(message: Array, columns: int | None = None) -> None:
 def add_up(total: Array, contributions: Array) -> Array:
     """Returns a sum with contributions added; in integers, so that their order does not matter.
 
-    Args:
-        total: int32 [B, D].
-        contributions: int32 [n, B, D].
-
-    Returns:
-        int32 [B, D].
+    From `total` int32 [B, D] and `contributions` int32 [n, B, D] to int32 [B, D].
     """
     chex.assert_type([total, contributions], jnp.int32)
     chex.assert_shape(contributions, (None, *total.shape))
@@ -170,12 +190,7 @@ class Unbounded:
 
         Of the two zeros it takes the positive one: the bits of the other are -2^31.
 
-        Args:
-            key: Random key, not used.
-            message: float32 [B, D].
-
-        Returns:
-            int32 [B, D].
+        From `message` float32 [B, D] to int32 [B, D].
         """
         assert_message(message, self.columns)
         usual = jnp.isfinite(message) & (message != 0)
@@ -194,12 +209,7 @@ class Unbounded:
 def as_float(bits: Array, answers: float) -> Array:
     """Decodes the bits of a message, exactly.
 
-    Args:
-        bits: int32 [B, D].
-        answers: The number of units that answered, not used.
-
-    Returns:
-        float32 [B, D].
+    From `bits` int32 [B, D] to float32 [B, D].
     """
     del answers
     chex.assert_type(bits, jnp.int32)
@@ -236,7 +246,7 @@ class FewRows:
     rows: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", operator.index(self.rows))
+        require_whole(self, rows=1)
         if self.rows < self.bound.rows:
             raise UserError(f"a message has {self.rows} rows, of which {self.bound.rows} may be "
                             "used; it must have as many")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from typing import ClassVar
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole, squares_within
 from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
@@ -58,11 +57,7 @@ class RowL2:
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        for name in ("columns", "rows", "levels"):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < 1:
-                raise UserError(f"{name} is {value}; at least 1 is needed")
+        require_whole(self, columns=1, rows=1, levels=1)
         if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
             raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0")
         if self.levels < coarsest(self.columns):
@@ -96,7 +91,7 @@ class RowL2:
         entries = (low + (jax.random.uniform(key, message.shape) < scaled - low)).astype(jnp.int32)
         # The proof is in integers: whatever floats did above, a longer row is dropped here.
         entries = jnp.clip(entries, -self.levels, self.levels)
-        return enforce(entries, lambda rows: _squares_within(rows, self.levels**2))
+        return enforce(entries, lambda rows: halves_within(rows, self.levels**2))
 
     @property
     def squared_norm(self) -> int:
@@ -112,9 +107,6 @@ def coarsest(columns: int) -> int:
     """Returns the fewest levels at which rounding still leaves a row its length.
 
     8 sqrt(columns) levels cost nothing, 2 sqrt(columns) about a fifteenth of the norm of a row.
-
-    Args:
-        columns: D.
     """
     return math.ceil(2 * math.sqrt(columns))
 
@@ -139,7 +131,7 @@ def row_levels(columns: int, sigma: float) -> int:
     return levels
 
 
-def _squares_within(entries: Array, limit: int) -> Array:
+def halves_within(entries: Array, limit: int) -> Array:
     """Returns bool [..., 1], exactly: the sum of squares of a row is at most `limit`.
 
     entries int32 [..., D], |entries| <= 2^15, D <= 2^16. Summed in halves of 16 bits, none of
@@ -225,20 +217,8 @@ class GradientL2:
         return enforce(jnp.where(finite, entries, 0).astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """Checks that a row is within the bound.
-
-        It is exact although its sums are float32: below 2^24 sums of whole numbers are, and a sum
-        that passes 2^24 on the way does not come back, as rounding is monotone and nothing that is
-        added is negative. levels^2 is below 2^24.
-
-        Args:
-            entries: int32 [1, D].
-
-        Returns:
-            bool [1, 1].
-        """
-        row = entries.astype(jnp.float32)
-        return jnp.sum(row * row, -1, keepdims=True) <= self.levels**2
+        """Checks that a row is within the bound: bool [1, 1] of int32 [1, D]."""
+        return squares_within(entries, self.levels**2)
 
     @property
     def squared_norm(self) -> int:
@@ -256,7 +236,6 @@ def gradient_levels(sigma: float, columns: int, units: int,
 
     Args:
         sigma: The standard deviation of the noise, in units of the clip.
-        columns: D.
         units: The number of units whose sum has to stay in 32 bits.
         mend: What the user can do about too coarse a grid.
 
@@ -285,12 +264,7 @@ class GridMean:
     def __call__(self, noised: Array, n_units: float) -> Array:
         """Decodes a noisy sum.
 
-        Args:
-            noised: int32 [B, D].
-            n_units: The public number of units that answer, on average where they are sampled.
-
-        Returns:
-            float32 [B, D].
+        From `noised` int32 [B, D] to float32 [B, D].
         """
         chex.assert_rank(noised, 2)
         chex.assert_type(noised, jnp.int32)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from typing import ClassVar
 
 import chex
@@ -27,44 +26,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole
 from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits, select_top_k
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
 
 def padded_width(columns: int) -> int:
-    """Returns the number of coordinates of a rotated row: the next power of two.
-
-    Args:
-        columns: D.
-    """
+    """Returns the number of coordinates of a rotated row: the next power of two."""
     return 1 << (columns - 1).bit_length()
 
 
 def random_signs(key: Array, rows: int, columns: int) -> Array:
-    """Draws the signs S, for each row its own.
-
-    Args:
-        key: Public random key.
-        rows: B.
-        columns: D.
-
-    Returns:
-        float32 [B, padded_width(D)] of -1 and 1.
-    """
+    """Draws the signs S, for each row its own: float32 [B, padded_width(D)] of -1 and 1."""
     return jax.random.rademacher(key, (rows, padded_width(columns)), jnp.float32)
 
 
 def rotate(signs: Array, x: Array) -> Array:
     """Returns H S x.
 
-    Args:
-        signs: float32 [B, padded_width(D)].
-        x: float32 [..., B, D].
-
-    Returns:
-        float32 [..., B, padded_width(D)].
+    From `signs` float32 [B, padded_width(D)] and `x` float32 [..., B, D] to float32 [..., B,
+    padded_width(D)].
     """
     chex.assert_rank(signs, 2)
     chex.assert_axis_dimension(signs, -1, padded_width(x.shape[-1]))
@@ -76,13 +58,8 @@ def rotate(signs: Array, x: Array) -> Array:
 def unrotate(signs: Array, rotated: Array, columns: int) -> Array:
     """Returns the inverse of `rotate`, S H.
 
-    Args:
-        signs: float32 [B, padded_width(D)].
-        rotated: float32 [..., B, padded_width(D)].
-        columns: D.
-
-    Returns:
-        float32 [..., B, D].
+    From `signs` float32 [B, padded_width(D)] and `rotated` float32 [..., B, padded_width(D)] to
+    float32 [..., B, D].
     """
     chex.assert_axis_dimension(rotated, -1, padded_width(columns))
     return (signs * hadamard_transform(rotated))[..., :columns]
@@ -147,11 +124,7 @@ class KLevels:
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        for name, least in (("levels", 2), ("columns", 1), ("rows", 1)):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < least:
-                raise UserError(f"{name} is {value}; at least {least} needed")
+        require_whole(self, levels=2, columns=1, rows=1)
         if self.max_abs**2 * self.columns >= 2**31:
             raise UserError(f"{self.levels} levels are too many for {self.columns} columns; use "
                             f"at most {math.isqrt((2**31 - 1) // self.columns) + 1}")
@@ -225,11 +198,6 @@ class KLevels:
 def shuffle(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
     """Makes a public shuffle, which makes the hashes of `CountSketch` random, anew for every fake.
 
-    Args:
-        key: Public random key.
-        rows: B.
-        columns: D.
-
     Returns:
         order int32 [B, D], a permutation in each row, and signs float32 [B, D] of -1 and 1.
     """
@@ -295,11 +263,7 @@ class CountSketch:
     columns: int
 
     def __post_init__(self) -> None:
-        for name in ("depth", "width", "columns"):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < 1:
-                raise UserError(f"the {name} of a sketch is {value}; at least 1 is needed")
+        require_whole(self, depth=1, width=1, columns=1)
         # They meet in rows i and j where (i - j)(a - a') is a multiple of the width.
         if (self.depth - 1) * (self.blocks - 1) >= self.width:
             raise UserError(f"a sketch of {self.depth} x {self.width} is too narrow for "
@@ -335,11 +299,7 @@ class CountSketch:
     def estimates(self, table: Array) -> Array:
         """Estimates the coordinates: of each the median over the rows of the sketch.
 
-        Args:
-            table: [..., depth * width].
-
-        Returns:
-            [..., D].
+        From `table` [..., depth * width] to [..., D].
         """
         chex.assert_axis_dimension(table, -1, self.size)
         row, at = np.ogrid[:self.depth, :self.columns]
@@ -435,11 +395,7 @@ class SketchedSigns:
     def unsketch(self, released: Array) -> Array:
         """Returns the k largest estimates of a released sketch, and zeros elsewhere.
 
-        Args:
-            released: float32 [B, depth * width].
-
-        Returns:
-            float32 [B, D].
+        From `released` float32 [B, depth * width] to float32 [B, D].
         """
         estimates = self.sketch.estimates(released)
         largest = select_top_k(magnitude_bits(estimates), self.votes.top_k)

@@ -19,6 +19,7 @@ from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.aggregation.bound import Bound, CompactBound, add_up
 from dpgen_jax.aggregation.noise import BitSource, Noise
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin, Schedule
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private, UserError, unseal
 
@@ -88,9 +89,7 @@ class Mechanism(Protocol):
         """Draws the secret bits that are given to the units of some rounds.
 
         Args:
-            source: The source of the bits.
             cohorts: int32 [n], the cohort of each of n rounds.
-            first_round: The number of the first of these rounds.
 
         Returns:
             [R, n, ...], for row r and round i that of unit r * n_cohorts + cohorts[i]; where units
@@ -140,20 +139,10 @@ class Mechanism(Protocol):
         """
 
     def events(self, steps: int) -> Events:
-        """Returns the most that some rounds can cost, as (event, count) pairs.
-
-        Args:
-            steps: The number of rounds.
-        """
+        """Returns the most that some rounds can cost, as (event, count) pairs."""
 
     def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is to be charged before some rounds, as (event, count) pairs.
-
-        Args:
-            spent: All that was charged.
-            first_round: The number of the first of these rounds.
-            steps: The number of these rounds.
-        """
+        """Returns what is to be charged before some rounds, as (event, count) pairs."""
 
     def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
         """Returns what rounds cost in the end; never more than `charged`.
@@ -164,8 +153,61 @@ class Mechanism(Protocol):
         """
 
 
+class _FixedCost:
+    """The part of mechanisms whose rounds all cost the same, and which keep no votes."""
+
+    bound: Bound
+    noise: Noise
+    shape: tuple[int, int]
+
+    @property
+    def keeps_votes(self) -> bool:
+        """False: no data-dependent accounting of such sums is known."""
+        return False
+
+    @property
+    def queries(self) -> int:
+        """0: no votes are kept."""
+        return 0
+
+    @property
+    def vote_bins(self) -> int:
+        """0: no histograms are kept."""
+        return 0
+
+    @property
+    def cost_depends_on_answers(self) -> bool:
+        """False: every round costs the same."""
+        return False
+
+    def value(self, outcome: Array) -> Array:
+        """Returns the outcome itself."""
+        return outcome
+
+    def answered(self, outcome: Array) -> Array:
+        """Returns nothing, int32 [0]: every round costs the same."""
+        return jnp.zeros(0, jnp.int32)
+
+    def events(self, steps: int) -> Events:
+        """Returns the most that some rounds can cost, as (event, count) pairs."""
+        raise NotImplementedError
+
+    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
+        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
+        return pending_charge(self.events(first_round + steps), spent)
+
+    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
+        """Returns what was charged: every round costs the same."""
+        return charged
+
+    def _participation(self) -> Event:
+        """The cost of one participation, if it were known that the unit answers."""
+        rows, columns = self.shape
+        return self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SumMechanism:
+class SumMechanism(_FixedCost):
     """Integer messages, bounded one by one, summed over units, released with noise.
 
     Attributes:
@@ -228,26 +270,6 @@ class SumMechanism:
         return (self.bound.compact_shape if isinstance(self.bound, CompactBound) else self.shape)
 
     @property
-    def keeps_votes(self) -> bool:
-        """False: no data-dependent accounting of such sums is known."""
-        return False
-
-    @property
-    def queries(self) -> int:
-        """0: no votes are kept."""
-        return 0
-
-    @property
-    def vote_bins(self) -> int:
-        """0: no histograms are kept."""
-        return 0
-
-    @property
-    def cost_depends_on_answers(self) -> bool:
-        """False: every round costs the same."""
-        return False
-
-    @property
     def bits_shape(self) -> tuple[int, ...]:
         """The shape of the uint32 bits of one release."""
         return self.noise.bits_shape(self.shape)
@@ -285,36 +307,16 @@ class SumMechanism:
         answers = self.schedule.expected_answers(self.n_units)
         return self.decode(votes + self.noise.sample(bits), answers)
 
-    def value(self, outcome: Array) -> Array:
-        """Returns the outcome itself."""
-        return outcome
-
-    def answered(self, outcome: Array) -> Array:
-        """Returns nothing, int32 [0]: every round costs the same."""
-        return jnp.zeros(0, jnp.int32)
-
     def events(self, steps: int) -> Events:
         """Returns the privacy events of some rounds, as (event, count) pairs."""
-        rows, columns = self.shape
-        visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
-        return ((self.schedule.event(visit, self.bound), self.schedule.max_participations(steps)),)
-
-    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
-        return pending_charge(self.events(first_round + steps), spent)
-
-    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
-        """Returns what was charged: every round costs the same."""
-        return charged
+        event = self.schedule.event(self._participation(), self.bound)
+        return ((event, self.schedule.max_participations(steps)),)
 
 
 def rows_of(mechanism: Mechanism) -> int:
     """Returns R, the rows of units: each row holds one unit of every cohort.
 
     Where units are sampled, it is the number of places of a sampled batch.
-
-    Args:
-        mechanism: Any mechanism.
     """
     schedule = mechanism.schedule
     return schedule.batch_capacity or -(-mechanism.n_units // schedule.n_cohorts)
@@ -327,7 +329,6 @@ def pending_charge(events: Events, spent: Events) -> Events:
 
     Args:
         events: What all rounds up to the last one cost.
-        spent: What was charged, for whatever.
     """
     charged: dict[Event, int] = dict(spent)
     return tuple((event, count - charged.get(event, 0)) for event, count in events
@@ -339,8 +340,6 @@ def check_range(n_units: int, bound: Bound, noise: Noise) -> None:
 
     Args:
         n_units: The most units that add to one sum.
-        bound: The bound on their messages.
-        noise: The noise on the sum.
 
     Raises:
         UserError: It could leave int32.
@@ -356,7 +355,6 @@ def release(mechanism: Mechanism, bits: Array, total: Private[Array]) -> Any:
     It is pure. Bits of another shape would broadcast and give two entries the same noise.
 
     Args:
-        mechanism: Any mechanism.
         bits: uint32 of mechanism.bits_shape, uniform, secret, and used for this release only.
         total: Sealed int32 [B, D].
 
@@ -376,7 +374,6 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
     """Returns the sum, still sealed, if the data holder keeps it in private/, else nothing.
 
     Args:
-        mechanism: Any mechanism.
         total: Sealed int32 [B, D].
 
     Returns:
@@ -387,7 +384,7 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalMechanism:
+class LocalMechanism(_FixedCost):
     """Each client bounds its message, adds noise of its own, and sends that.
 
     The price: the mean of m answers carries the noise of one client over sqrt m, where with a
@@ -426,10 +423,6 @@ class LocalMechanism:
 
     unit: ClassVar[Unit] = Unit.CLIENT
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
-    keeps_votes: ClassVar[bool] = False
-    cost_depends_on_answers: ClassVar[bool] = False
-    queries: ClassVar[int] = 0
-    vote_bins: ClassVar[int] = 0
     bits_shape: ClassVar[tuple[int, ...]] = (0,)  # the sum gets no noise on top
 
     def __post_init__(self) -> None:
@@ -437,7 +430,7 @@ class LocalMechanism:
         object.__setattr__(self, "shape", (rows, columns))
         if self.n_units < 2:
             raise UserError(f"a federation of {self.n_units} clients; at least 2 are needed: leave "
-                            "out --federated to train on one data set")
+                            f"out {option('federated')} to train on one data set")
         if not isinstance(self.schedule, FullParticipation | RoundRobin):
             raise UserError("clients answer by a public schedule: a secret draw hides nothing from "
                             "the server, which knows whom it asks")
@@ -484,24 +477,6 @@ class LocalMechanism:
         chex.assert_type(votes, jnp.int32)
         return self.decode(votes, self.schedule.expected_answers(self.n_units))
 
-    def value(self, outcome: Array) -> Array:
-        """Returns the outcome itself."""
-        return outcome
-
-    def answered(self, outcome: Array) -> Array:
-        """Returns nothing, int32 [0]: every participation costs the same."""
-        return jnp.zeros(0, jnp.int32)
-
     def events(self, steps: int) -> Events:
         """Returns the cost to the client that participates most, as (event, count) pairs."""
-        rows, columns = self.shape
-        visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
-        return ((visit, self.schedule.max_participations(steps)),)
-
-    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
-        return pending_charge(self.events(first_round + steps), spent)
-
-    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
-        """Returns what was charged: every participation costs the same."""
-        return charged
+        return ((self._participation(), self.schedule.max_participations(steps)),)

@@ -2,8 +2,8 @@
 
 Replacing a message without negative entries moves the sum by sqrt 2 of its norm, not by 2. Proof:
 for integer vectors u, v >= 0 with |u|^2, |v|^2 <= N, |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
-u.v >= 0; messages with signs may move by 4 N. `NonNegativeL2` takes any such vector, rounded to a
-grid; `CellVotes` takes the cells of tables that a record lies in, without rounding.
+u.v >= 0; messages with signs may move by 4 N. `CellVotes` takes the cells of tables that a record
+lies in.
 
 With `Moments` a record answers with one vector, the number of its block (its class, or its cell),
 and optionally its shades. Only this message, a few hundred integers, is put on a grid, checked and
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from typing import ClassVar, TypeVar
 
 import chex
@@ -24,8 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole, squares_within
 from dpgen_jax.aggregation.noise import MAX_SIGMA
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
@@ -33,113 +33,6 @@ MOST_COUNT_LEVELS = 2**12 - 1
 """Levels of the longest message: its square is below 2^24, so float32 sums of squares are exact."""
 MOST_CELLS = 2**24
 """Numbers of cells are exact in a float32 message below this."""
-SLACK = 1 - 1e-4
-"""The factor that makes room for what float32 may add to the norm of a message."""
-
-
-def _positive(bound: object, *names: str) -> None:
-    """Makes the fields of a frozen bound plain integers; raises UserError below 1."""
-    for name in names:
-        value = operator.index(getattr(bound, name))
-        object.__setattr__(bound, name, value)
-        if value < 1:
-            raise UserError(f"{name} is {value}; at least 1 is needed")
-
-
-def squares_within(entries: Array, limit: int) -> Array:
-    """Checks that the sum of squares over the last axis is at most `limit`, exactly.
-
-    Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
-    the way does not come back, as rounding is monotone and nothing that is added is negative.
-
-    Args:
-        entries: int32 [..., D].
-        limit: Below 2^24.
-
-    Returns:
-        bool [..., 1].
-    """
-    row = entries.astype(jnp.float32)
-    return jnp.sum(row * row, -1, keepdims=True) <= limit
-
-
-@dataclasses.dataclass(frozen=True)
-class NonNegativeL2:
-    """One long row without negative entries is clipped to L2 norm 1 and put on a grid.
-
-    Negative entries become 0. Rounding is to nearest and moves only entries that are not 0, each by
-    at most 1/2: a row with m of them is first scaled to a norm of at most levels - sqrt(m) / 2, so
-    that it is not dropped.
-
-    Attributes:
-        columns: D.
-        levels: Steps of the grid; the longest message is so long.
-        entries: The most entries of a message that are not 0, m; more are allowed, but a message of
-            norm 1 with more may be dropped.
-
-    Guarantee:
-        Unit: a record that itself is the unit. Relation: replace-one. Sensitivity: whatever a
-        message was, an integer row with no negative entry and a sum of squares of at most levels^2
-        is what is added, or zero. For two of them |u - v|^2 <= 2 levels^2 in grid units, as
-        u.v >= 0; rows without a common entry attain it.
-
-    Raises:
-        UserError: A field is outside its range.
-    """
-
-    columns: int
-    levels: int
-    entries: int
-
-    rows: ClassVar[int] = 1
-    unit: ClassVar[Unit] = Unit.RECORD
-    relation: ClassVar[Relation] = Relation.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        _positive(self, "columns", "levels", "entries")
-        if not coarsest(self.entries) <= self.levels <= MOST_COUNT_LEVELS:
-            raise UserError(f"{self.levels} levels for rows with {self.entries} entries; they must "
-                            f"lie between {coarsest(self.entries)} and {MOST_COUNT_LEVELS}")
-
-    @property
-    def reach(self) -> float:
-        """The norm, in grid units, to which a message of norm 1 is scaled before it is rounded."""
-        return (self.levels - math.sqrt(self.entries) / 2) * SLACK
-
-    @property
-    def max_abs(self) -> int:
-        """The largest entry, in grid units."""
-        return self.levels
-
-    @property
-    def grid(self) -> float:
-        """The value of one step of the grid, in units of the message."""
-        return 1 / self.reach
-
-    def project(self, key: Array, message: Array) -> Array:
-        """Clips and rounds a message; one that is not finite becomes 0."""
-        del key
-        assert_message(message, self.columns)
-        row = jnp.maximum(message, 0)
-        # Norms that are no float32 belong to nothing that is meant; the row is dropped.
-        norm = jnp.sqrt(jnp.sum(row * row, -1, keepdims=True))
-        finite = jnp.isfinite(norm) & jnp.all(jnp.isfinite(message), -1, keepdims=True)
-        entries = jnp.round(row * (self.reach / jnp.maximum(norm, 1)))
-        return enforce(jnp.where(finite, entries, 0).astype(jnp.int32), self.holds)
-
-    def holds(self, entries: Array) -> Array:
-        """Checks that a row is within the bound: bool [..., 1] of int32 [..., D]."""
-        none_below = jnp.all(entries >= 0, -1, keepdims=True)
-        return none_below & squares_within(entries, self.squared_norm)
-
-    @property
-    def squared_norm(self) -> int:
-        """The squared L2 norm of the longest message, in grid units."""
-        return self.levels**2
-
-    def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity: one longest row less, and another one more."""
-        return 2 * self.squared_norm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +70,7 @@ class CellVotes:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        _positive(self, "votes", "columns", "limit")
+        require_whole(self, votes=1, columns=1, limit=1)
         if self.limit > MOST_COUNT_LEVELS**2 or self.columns + self.votes >= MOST_CELLS:
             raise UserError(f"{self.columns} cells, {self.votes} votes and squared weights of "
                             f"{self.limit}; at most {MOST_CELLS - 1} cells and votes together and "
@@ -197,7 +90,6 @@ class CellVotes:
         """Returns the cells and weights of a message; where they break the bound, weights of 0.
 
         Args:
-            key: Random key, not used.
             message: float32 [1, 2 V]: cells, strictly increasing, and then their weights.
 
         Returns:
@@ -243,15 +135,6 @@ class CellVotes:
     def squared_sensitivity(self) -> int:
         """Returns the squared L2 sensitivity: all votes leave their cells for others."""
         return 2 * self.limit
-
-
-def coarsest(entries: int) -> int:
-    """Returns the fewest levels at which rounding still leaves a message its length.
-
-    Args:
-        entries: The most entries of a message that are not 0.
-    """
-    return math.ceil(2 * math.sqrt(entries))
 
 
 def count_levels(sigma: float, units: int, most: int = MOST_COUNT_LEVELS) -> int:
@@ -301,7 +184,6 @@ def entries_rounded(length: int, products: bool) -> int:
     """Returns how many entries of what a record adds are rounded.
 
     Args:
-        length: Of the vector.
         products: Whether products are released.
     """
     return length + products * (length * (length + 1) // 2)
@@ -619,7 +501,7 @@ class PhaseShares:
         second: Share of the products.
         count: Share of the count, at least.
         tint: Share of the shades.
-        mend: The advice to a user whose messages are too long.
+        fields: The fields of the configuration that make messages shorter, for advice.
     """
 
     blocks: int
@@ -630,7 +512,7 @@ class PhaseShares:
     count: float = 0.0
     shades: int = 0
     tint: float = 0.0
-    mend: str = "name fewer --frequencies or --dimensions"
+    fields: tuple[str, ...] = ("frequencies", "dimensions")
 
     def in_real_numbers(self, relation: Relation) -> float:
         """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
@@ -646,7 +528,6 @@ class PhaseShares:
 
         Args:
             limit: The squared sensitivity, in integers, of which rounding takes its part.
-            relation: Replace-one or zero-out.
         """
         zero_out = relation == Relation.ZERO_OUT
         rounding = math.sqrt(self.rounded) / (2 if zero_out else 1)
@@ -676,8 +557,6 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
     Args:
         phases: The parts of the message in each phase.
         sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
-        records: n, public.
-        relation: Replace-one or zero-out.
 
     Raises:
         UserError: Messages are too long for the integers that can be summed and noised.
@@ -694,7 +573,8 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
         if too_long or first < 1 or square < min(phase.square_blocks, 1):
             raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
                             f"summed and noised are too small for vectors of {phase.length} "
-                            f"entries; raise --epsilon, or {phase.mend}")
+                            f"entries; raise {option('epsilon')}, or lower or "
+                            f"leave out {' or '.join(map(option, phase.fields))}")
         bounds.append(Moments(
             blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
             shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,

@@ -62,16 +62,12 @@ class BitSource(Protocol):
 
         Args:
             units: int [R, n], the units that n rounds query.
-            first_round: The number of the first of these rounds.
             shape: Of the bits of one unit in one round.
         """
 
 
 def draw_bits(shape: tuple[int, ...]) -> np.ndarray:
     """Returns fresh bits from the operating system: uint32 of the shape, read-only.
-
-    Args:
-        shape: Of the array.
 
     Raises:
         OSError: The system's generator fails.
@@ -159,8 +155,13 @@ def padded_table(sigma: float) -> np.ndarray:
     """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number that is above every draw."""
     values = thresholds(sigma)
     size = (1 << len(values).bit_length()) - 1
-    data = b"".join(v.to_bytes(12, "big") for v in values) + b"\xff" * 12 * (size - len(values))
-    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(size, 3)
+    return _words((*values, *[2**96 - 1] * (size - len(values))))
+
+
+def _words(values: tuple[int, ...]) -> np.ndarray:
+    """Returns 96-bit numbers as uint32 [n, 3], the highest word first; read-only."""
+    data = b"".join(value.to_bytes(12, "big") for value in values)
+    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(len(values), 3)
     table.setflags(write=False)
     return table
 
@@ -175,7 +176,8 @@ def thresholds(sigma: float) -> tuple[int, ...]:
     Args:
         sigma: In steps of the integer grid.
     """
-    cumulated = _recurrence(sigma) if sigma >= 64 else _reference(sigma)
+    cumulated = _recurrence(sigma) if sigma >= 64 else (
+        _inside(sigma, m) for m in range(int(14 * sigma) + 2))
     values: list[int] = []
     for value in cumulated:
         rounded = _threshold(value)
@@ -197,13 +199,8 @@ def _inside(sigma: float, m: int) -> int:
         return int(mpmath.floor(mpmath.ldexp(inside, FIXED)))
 
 
-def _reference(sigma: float) -> Iterator[int]:
-    """Yields P(|X| <= m) as fixed-point integers for all m in turn."""
-    return (_inside(sigma, m) for m in range(int(14 * sigma) + 2))
-
-
 def _recurrence(sigma: float) -> Iterator[int]:
-    """Yields the same for sigma >= 64, summed up from P(X = m).
+    """Yields P(|X| <= m) as fixed-point integers for sigma >= 64, summed up from P(X = m).
 
     With h = 1 / sigma, x = m h and phi the normal density, exp(x t - t^2 / 2) generates the Hermite
     polynomials, and integrating over |t| <= h / 2 gives
@@ -271,11 +268,7 @@ class Noise(Protocol):
         """No larger magnitude is drawn."""
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape of the uint32 bits for draws of this shape.
-
-        Args:
-            shape: Of the draws.
-        """
+        """Returns the shape of the uint32 bits for draws of this shape."""
 
     def sample(self, bits: Array) -> Array:
         """Returns draws int32 of the shape that the bits are for.
@@ -288,8 +281,6 @@ class Noise(Protocol):
         """Returns the cost of one release.
 
         Args:
-            squared_sensitivity: Squared L2 sensitivity of the release, in integers.
-            draws: The number of entries.
             grid: The value of one step of the integers.
         """
 
@@ -338,11 +329,7 @@ class RoundedGaussian:
         return (*shape, 3)
 
     def sample(self, bits: Array) -> Array:
-        """Returns draws made of uniform bits; it is pure.
-
-        Returns:
-            int32 [...].
-        """
+        """Returns draws made of uniform bits; it is pure: int32 [...]."""
         chex.assert_axis_dimension(bits, -1, 3)
         chex.assert_type(bits, jnp.uint32)
         table = jnp.asarray(padded_table(self.sigma))
@@ -366,11 +353,7 @@ class RoundedGaussian:
     def draw(self, words: np.ndarray) -> np.ndarray:
         """Returns draws made of uniform bits, on the host: those that `sample` returns.
 
-        Args:
-            words: uint32 [n, 3].
-
-        Returns:
-            int64 [n].
+        From `words` uint32 [n, 3] to int64 [n].
         """
         table = thresholds(self.sigma)
         sizes = [bisect.bisect_right(table, (first & 0x7FFFFFFF) << 64 | second << 32 | third)
@@ -394,9 +377,6 @@ class RoundedGaussian:
         drawn within a unit of its ideal value, so half the sum of the differences of the two laws
         is at most M units. The sign is exact and independent. Distances of independent draws
         add up: draws (M + 1) 2^-95.
-
-        Args:
-            draws: The number of independent draws.
         """
         return distance(self.sigma, draws)
 
@@ -429,11 +409,7 @@ class NoNoise:
         return jnp.zeros(bits.shape[:-1], jnp.int32)
 
     def total_variation(self, draws: int) -> float:
-        """Returns 0.
-
-        Args:
-            draws: The number of draws.
-        """
+        """Returns 0."""
         return 0.0
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> NonPrivateEvent:
@@ -455,7 +431,6 @@ def distance(sigma: float, draws: int) -> float:
 
     Args:
         sigma: In steps of the integer grid.
-        draws: The number of independent draws.
     """
     return min(1.0, round_up(Fraction(draws * (largest(sigma) + 1), ONE)))
 
@@ -550,11 +525,7 @@ class DiscreteLaplace:
         return (*shape, 2, self.digits, 3)
 
     def sample(self, bits: Array) -> Array:
-        """Returns draws made of uniform bits; it is pure.
-
-        Returns:
-            int32 [...].
-        """
+        """Returns draws made of uniform bits; it is pure: int32 [...]."""
         chex.assert_shape(bits, (..., 2, self.digits, 3))
         chex.assert_type(bits, jnp.uint32)
         entry = tuple(jnp.asarray(thresholds_as_words(self.scale, self.digits)).T)
@@ -579,9 +550,6 @@ class DiscreteLaplace:
         A digit's threshold is within 2^-97 of its ideal value, and the J digits that are drawn are
         those of a geometric number given that it is below 2^J, which it is but for r^(2^J) < 2^-96.
         Distances of independent draws add up: draws x 2 x (J 2^-97 + 2^-96).
-
-        Args:
-            draws: The number of independent draws.
         """
         return min(1.0, round_up(Fraction(draws * (self.digits + 2), 2**96)))
 
@@ -604,7 +572,6 @@ def laplace_thresholds(scale: float, digits: int) -> tuple[int, ...]:
 
     Args:
         scale: In steps of the integer grid.
-        digits: J.
     """
     with mpmath.workprec(256):
         odds = [mpmath.exp(-mpmath.mpf(2)**i / mpmath.mpf(scale)) for i in range(digits)]
@@ -617,9 +584,5 @@ def thresholds_as_words(scale: float, digits: int) -> np.ndarray:
 
     Args:
         scale: In steps of the integer grid.
-        digits: J.
     """
-    data = b"".join(value.to_bytes(12, "big") for value in laplace_thresholds(scale, digits))
-    table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(digits, 3)
-    table.setflags(write=False)
-    return table
+    return _words(laplace_thresholds(scale, digits))

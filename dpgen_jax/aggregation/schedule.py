@@ -47,23 +47,11 @@ class Schedule(Protocol):
         """The places of a sampled batch, or None where the units of a round are not sampled."""
 
     def cohorts(self, source: BitSource, first_round: int, n: int) -> np.ndarray:
-        """Returns the cohorts of some rounds: int32 [n].
-
-        Args:
-            source: The source of secret bits.
-            first_round: The number of the first of these rounds.
-            n: The number of these rounds.
-        """
+        """Returns the cohorts of some rounds: int32 [n]."""
 
     def participation(self, source: BitSource, n_units: int, first_round: int, n: int
                       ) -> np.ndarray | None:
         """Draws whose answers are counted, where that is a secret, or returns None: all of them.
-
-        Args:
-            source: The source of secret bits.
-            n_units: U.
-            first_round: The number of the first of these rounds.
-            n: The number of these rounds.
 
         Returns:
             int32 [U, n], 1 where the answer of a unit is counted; where units are sampled into
@@ -81,9 +69,6 @@ class Schedule(Protocol):
         """Returns the public number of answers of a round, which a sum is divided by.
 
         It is the average over the cohorts, or over the samples.
-
-        Args:
-            n_units: U.
         """
 
     def max_participations(self, rounds: int) -> int:
@@ -98,7 +83,6 @@ class Schedule(Protocol):
 
         Args:
             release: Its cost if it were known that the unit answers.
-            bound: The bound on the message of the unit.
 
         Raises:
             UserError: The schedule is not proven for this release or this bound.

@@ -87,8 +87,6 @@ def sample_discrete_laplace(scale: Fraction, draws: int, bits: BitSource) -> lis
 
     Args:
         scale: In steps of the integers.
-        draws: How many.
-        bits: The source of randomness.
 
     Source:
         Canonne, Kamath and Steinke, NeurIPS 2020, Algorithm 2.
@@ -141,9 +139,6 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
 
     Args:
         labels: Sealed labels int [n].
-        classes: C.
-        epsilon: The price.
-        bits: The source of the noise.
         rows_per_unit: k, where the unit is a subject, of whom at most k labels are there; else 0.
 
     Returns:
@@ -179,18 +174,13 @@ def class_counts_sensitivity(classes: int, rows_per_unit: int = 0) -> int:
     """Returns the L1 sensitivity of the counts that `class_counts` draws.
 
     Args:
-        classes: C.
         rows_per_unit: As `class_counts` takes it.
     """
     return 2 * rows_per_unit or (1 if classes == 2 else 2)
 
 
 def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:
-    """Returns the cost of `class_counts`.
-
-    Args:
-        epsilon: The price.
-    """
+    """Returns the cost of `class_counts`."""
     return EpsilonDeltaEvent(epsilon, mechanism="discrete-laplace class counts")
 
 
@@ -230,8 +220,6 @@ def bounds(values: Private[np.ndarray], epsilon: float, bits: BitSource) -> tupl
 
     Args:
         values: Sealed float64 [n], NaN for null.
-        epsilon: The price.
-        bits: The source of the noise.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A value lies in one bin
@@ -318,9 +306,6 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 
     Args:
         values: Sealed list of n values.
-        epsilon: The price.
-        delta: The price.
-        bits: The source of the noise.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. (epsilon, delta)-private: each value that
@@ -351,7 +336,7 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
     """
     counts = Counter(value for value in unseal(values) if value is not None)
     names = sorted(counts)
-    scale, threshold = laplace_scale_for(epsilon, 2), _threshold(epsilon, delta)
+    scale, threshold = laplace_scale_for(epsilon, 2), least_count(epsilon, delta)
     noise = sample_discrete_laplace(scale, len(names), bits)
     return tuple(name for name, x in zip(names, noise, strict=True)
                  if counts[name] + x >= threshold)
@@ -360,18 +345,9 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 def least_count(epsilon: float, delta: float) -> int:
     """Returns the noisy count from which `categories` shows a value; a function of the price only.
 
-    Args:
-        epsilon: The price.
-        delta: The price.
-
     Raises:
         UserError: Epsilon or delta is bad.
     """
-    return _threshold(epsilon, delta)
-
-
-def _threshold(epsilon: float, delta: float) -> int:
-    """Returns k of `categories`, or raises UserError unless 0 < delta < 1."""
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}: without it no "
                         "category can be found, so declare them")
@@ -379,21 +355,12 @@ def _threshold(epsilon: float, delta: float) -> int:
 
 
 def bounds_event(epsilon: float) -> EpsilonDeltaEvent:
-    """Returns the cost of `bounds`.
-
-    Args:
-        epsilon: The price.
-    """
+    """Returns the cost of `bounds`."""
     return EpsilonDeltaEvent(epsilon, mechanism="discrete-laplace bounds")
 
 
 def categories_event(epsilon: float, delta: float) -> EpsilonDeltaEvent:
-    """Returns the cost of `categories`.
-
-    Args:
-        epsilon: The price.
-        delta: The price.
-    """
+    """Returns the cost of `categories`."""
     return EpsilonDeltaEvent(epsilon, delta, mechanism="discrete-laplace categories")
 
 
@@ -466,8 +433,6 @@ class Survey:
 
         Args:
             codes: Sealed cells int [n, K], 0..cells - 1.
-            cells: The number of kinds.
-            bits: The source of the noise.
 
         Returns:
             int64 [K, cells].
@@ -489,7 +454,6 @@ class Survey:
             numbers: By the name of a query, sealed cells int [n] and how many cells there are; a
                 record of another cell is not counted.
             texts: By the name of a query, a sealed list of n texts; None is not counted.
-            bits: The source of the noise.
 
         Returns:
             Of numbers, int64 [cells]; of texts the frequent ones, sorted, with their counts, which

@@ -37,7 +37,7 @@ from dpgen_jax.accountant.events import (
 )
 from dpgen_jax.accountant.smooth_sensitivity import Placed, Sanitiser
 from dpgen_jax.aggregation.bound import add_up as bound_add_up
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole
 from dpgen_jax.aggregation.mechanism import SumMechanism, check_range
 from dpgen_jax.aggregation.noise import (
     BitSource,
@@ -48,6 +48,7 @@ from dpgen_jax.aggregation.noise import (
     draw_one,
 )
 from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.topagg import votes_needed
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private, UserError, unseal
 
@@ -57,12 +58,6 @@ def projection_matrices(key: Array, rows: int, dimension: int, projected: int) -
 
     Transposed, a column of R lies in one piece: on a CPU, where teachers answer one by one, the
     products of a row with the columns are the faster for it.
-
-    Args:
-        key: Public random key.
-        rows: B.
-        dimension: D.
-        projected: k.
 
     Returns:
         float32 [B, k, D].
@@ -143,11 +138,7 @@ class OneHot:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("bins", 2), ("columns", 1), ("rows", 1)):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < least:
-                raise UserError(f"{name} is {value}; at least {least} needed")
+        require_whole(self, bins=2, columns=1, rows=1)
         if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
             raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0, the range "
                             "that the bins divide")
@@ -156,7 +147,6 @@ class OneHot:
         """Turns the message of one unit into votes.
 
         Args:
-            key: Random key, not used.
             message: float32 [B, k].
 
         Returns:
@@ -194,7 +184,6 @@ def bin_votes(message: Array, clip: float, bins: int) -> Array:
     Args:
         message: float32 [...].
         clip: The end of the range of the bins.
-        bins: The number of bins.
 
     Returns:
         One-hot votes int32 [..., bins].
@@ -225,7 +214,6 @@ class HistogramMean:
 
         Args:
             noised: Noisy counts int32 [B, k bins].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, k], in units of the message.
@@ -340,7 +328,7 @@ class ConfidentGNMax:
     @property
     def votes_needed(self) -> int:
         """The threshold in votes, with the share as the decimal that it prints as."""
-        return math.ceil(Fraction(repr(float(self.threshold))) * self.n_units)
+        return votes_needed(self.n_units, self.threshold)
 
     def private_inputs(self, source: BitSource, cohorts: np.ndarray, first_round: int
                        ) -> np.ndarray:
@@ -448,15 +436,12 @@ class LabelVotes:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", operator.index(self.rows))
-        if self.rows < 1:
-            raise UserError(f"rows is {self.rows}; at least 1 needed")
+        require_whole(self, rows=1)
 
     def project(self, key: Array, message: Array) -> Array:
         """Turns scores into votes: 1 where a score is above 0; NaN votes fake.
 
         Args:
-            key: Random key, not used.
             message: Scores float32 [B, 1].
 
         Returns:
@@ -485,7 +470,6 @@ class Majority:
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, 1]: 1 where more than half of the units vote real, else 0.
@@ -507,7 +491,6 @@ class Share:
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
-            n_units: The public number of units.
 
         Returns:
             float32 [B, 1], clipped to [0, 1].
@@ -547,9 +530,6 @@ class LabelMechanism(SumMechanism):
     def events(self, steps: int) -> Events:
         """Returns the most that some rounds can cost.
 
-        Args:
-            steps: The number of rounds.
-
         Returns:
             (event, count) pairs; with Laplace noise one event for each entry of each participation.
         """
@@ -588,9 +568,6 @@ def sanitised_event(sanitiser: Sanitiser) -> RenyiEvent:
 
     It is an RDP guarantee at the order of the sanitiser, with the distance of the two draws from
     ideal ones.
-
-    Args:
-        sanitiser: The declared parameters.
     """
     tau = add_up((distance(sigma, 1), 1) for sigma in sanitiser.sigmas)
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity", tau)
@@ -601,8 +578,6 @@ def require_sanitised(mechanism: ConfidentGNMax, sanitiser: Sanitiser, kept: int
     """Refuses a run of which no bound can be released, by what is public of it.
 
     Args:
-        mechanism: The mechanism, with noise.
-        sanitiser: The declared parameters.
         kept: Rounds whose votes are here.
         charged: Rounds of the ledger, all of which must be among them.
 
@@ -623,8 +598,6 @@ def sanitised_totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser:
 
     Args:
         votes: The votes of the mechanism, sealed.
-        mechanism: The mechanism, with noise.
-        sanitiser: The declared parameters.
         charged: Rounds of the ledger, all of which must be among the votes (a number of rounds is
             public).
 
@@ -659,8 +632,6 @@ def upper_bound(sealed: Private[Placed], sanitiser: Sanitiser, bits: BitSource) 
 
     Args:
         sealed: As `sanitised_totals` returns it.
-        sanitiser: The declared parameters.
-        bits: The source of the noise.
 
     Guarantee:
         Unit: a record, through one unit. Relation: replace-one. Cost: `event(sanitiser)`. The bound

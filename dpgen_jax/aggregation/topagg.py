@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from fractions import Fraction
 from typing import ClassVar
 
@@ -21,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dpgen_jax.aggregation.bound import assert_message, enforce
+from dpgen_jax.aggregation.bound import assert_message, enforce, require_whole
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
 from dpgen_jax.core.terms import Relation, Unit
@@ -32,58 +31,23 @@ def votes_needed(n_units: float, beta: float) -> int:
     """Returns the least votes that are a share beta of the units, beta as the decimal it prints as.
 
     Args:
-        n_units: The public number of units that answer.
         beta: Share of the units, 0 < beta <= 1.
     """
     return math.ceil(Fraction(repr(float(beta))) * n_units)
 
 
-def threshold_decode(noised: Array, n_units: float, beta: float) -> Array:
-    """Turns noisy votes into signs where many units agree.
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """A decoder: signs, where many units agree.
 
     Compared in integers, with beta as the decimal that it prints as: 0.07 of 100 is 7, not the next
     float above it.
 
-    Args:
-        noised: Noisy votes int32 [B, D].
-        n_units: The public number of units that answer.
+    Attributes:
         beta: Share of the units, 0 < beta <= 1.
-
-    Returns:
-        float32 [B, D]: 1 where the votes are at least beta n_units, -1 where they are at most
-        -beta n_units, else 0.
 
     Source:
         DataLens (arXiv 2103.11109), Algorithm 3, phase III.
-    """
-    chex.assert_type(noised, jnp.int32)
-    votes = votes_needed(n_units, beta)
-    return (noised >= votes).astype(jnp.float32) - (noised <= -votes)
-
-
-def mean_decode(noised: Array, n_units: float) -> Array:
-    """Returns the noisy mean vote.
-
-    The mean vote lies in [-1, 1], with the noise it may not: nothing is clipped, so the mean of the
-    result is that of the votes.
-
-    Args:
-        noised: Noisy votes int32 [B, D].
-        n_units: The public number of units that answer.
-
-    Returns:
-        float32 [B, D].
-    """
-    chex.assert_type(noised, jnp.int32)
-    return noised.astype(jnp.float32) / n_units
-
-
-@dataclasses.dataclass(frozen=True)
-class Threshold:
-    """The decoder `threshold_decode`.
-
-    Attributes:
-        beta: Share of the units, 0 < beta <= 1.
 
     Raises:
         UserError: Beta is outside its range.
@@ -96,33 +60,29 @@ class Threshold:
             raise UserError(f"threshold is {self.beta}; it must be above 0 and at most 1")
 
     def __call__(self, noised: Array, n_units: float) -> Array:
-        """Decodes noisy votes.
-
-        Args:
-            noised: int32 [B, D].
-            n_units: The public number of units that answer.
+        """Decodes noisy votes int32 [B, D].
 
         Returns:
-            float32 [B, D] in {-1, 0, 1}.
+            float32 [B, D]: 1 where the votes are at least beta n_units, -1 where they are at most
+            -beta n_units, else 0.
         """
-        return threshold_decode(noised, n_units, self.beta)
+        chex.assert_type(noised, jnp.int32)
+        votes = votes_needed(n_units, self.beta)
+        return (noised >= votes).astype(jnp.float32) - (noised <= -votes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """The decoder `mean_decode`."""
+    """A decoder: the noisy mean vote.
+
+    The mean vote lies in [-1, 1], with the noise it may not: nothing is clipped, so the mean of the
+    result is that of the votes.
+    """
 
     def __call__(self, noised: Array, n_units: float) -> Array:
-        """Decodes noisy votes.
-
-        Args:
-            noised: int32 [B, D].
-            n_units: The public number of units that answer.
-
-        Returns:
-            float32 [B, D].
-        """
-        return mean_decode(noised, n_units)
+        """Decodes noisy votes int32 [B, D]: float32 [B, D]."""
+        chex.assert_type(noised, jnp.int32)
+        return noised.astype(jnp.float32) / n_units
 
 
 INFINITY = 0x7F800000
@@ -167,11 +127,7 @@ class TopKSign:
     grid: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("top_k", "rows"):
-            value = operator.index(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if value < 1:
-                raise UserError(f"{name} is {value}; at least 1 is needed")
+        require_whole(self, top_k=1, rows=1)
         if not self.clip >= float(jnp.finfo(jnp.float32).tiny):
             raise UserError(f"clip is {self.clip}; it must be a normal float32 above 0, or inf")
 
@@ -215,7 +171,6 @@ def topk_sign(key: Array, message: Array, top_k: int, clip: float = math.inf) ->
     Args:
         key: Random key for the signs.
         message: float32 [..., D].
-        top_k: k.
         clip: Bound on the magnitude of an entry, in units of the message.
 
     Returns:

@@ -80,6 +80,7 @@ from dpgen_jax.audit.findings import ALARM, Findings
 from dpgen_jax.audit.lowered import NoisySum, attackable, clipping
 from dpgen_jax.audit.lowered import gaussian as lowered_gaussian
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserError
 
@@ -378,7 +379,8 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
                     tuple(shapes) if method.phases else ())
     if not 1 <= canaries <= most(method, shapes):
         apart = isinstance(method.mechanism, LocalMechanism)
-        raise UserError(f"--canaries is {canaries}; 1 to {most(method, shapes)} have a unit"
+        raise UserError(f"{option('canaries')} is {canaries}; 1 to {most(method, shapes)} have a "
+                        "unit"
                         + " and a coordinate" * apart + " of their own here")
     return made
 

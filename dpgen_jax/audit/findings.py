@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, json_bytes, write_together
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import UserError
@@ -177,7 +178,7 @@ def require_folder(out: Path) -> Path:
         UserError: The folder lies in a release, which is shared, or is a file.
     """
     if out.exists() and not out.is_dir():
-        raise UserError(f"--out {out} is a file; name a folder")
+        raise UserError(f"{option('out', out)} is a file; name a folder")
     contents.refuse_shared(out, "an audit is for the data holder")
     return out
 

@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.compression import SketchedSigns
 from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism
-from dpgen_jax.aggregation.moments import CellVotes, Moments, NonNegativeL2
+from dpgen_jax.aggregation.moments import CellVotes, Moments
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.terms import Relation
@@ -154,13 +154,6 @@ def _(bound: GradientL2 | RowL2, key: Array, shape: tuple[int, int]) -> tuple[Ar
     places = jax.random.randint(key, (shape[0], 1), 0, shape[1])
     spike = jnp.where(jnp.arange(shape[1]) == places, HUGE * bound.clip, 0.0)
     return spike, -spike
-
-
-@opposites.register
-def _(bound: NonNegativeL2, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    place = jax.random.randint(key, (), 0, shape[1])
-    spike = jnp.where(jnp.arange(shape[1]) == place, HUGE, 0.0) * jnp.ones(shape)
-    return spike, jnp.roll(spike, 1, 1)
 
 
 @opposites.register

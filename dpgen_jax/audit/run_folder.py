@@ -15,6 +15,7 @@ from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.audit.folder import leaks, promise, reading, replay, spending
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import go_on
 from dpgen_jax.core.terms import at_most
@@ -67,7 +68,7 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
     if place is not None and folder.whole:
         words = replay.on_data(folder, place, options, findings)
     else:
-        limits.append("whether one record moves its own unit alone: name --dataset"
+        limits.append(f"whether one record moves its own unit alone: name {option('dataset')}"
                       if folder.whole else "whether one record moves its own unit alone")
     _release(folder, findings, same, words)
     curves = _curves(folder, findings, same, seconds)

@@ -37,6 +37,7 @@ from dpgen_jax.audit.canaries import Canaries, chosen, most
 from dpgen_jax.audit.findings import ALARM, Finding, Findings, Log, Report, Verdict
 from dpgen_jax.audit.mechanism import Target, message_shape, promises_nothing
 from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import EMPTY, Method, Private, Records, TableSpec, UserError
@@ -115,8 +116,9 @@ def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Gener
     owners = np.asarray(dataset.clients)[filled] if clients else filled
     units = np.unique(owners)
     if not 1 <= canaries <= len(units) // 2:
-        raise UserError(f"--canaries is {canaries}; here it is 1 to {len(units) // 2}, half of the "
-                        f"{'clients' if clients else 'records'}: the attacker knows the others")
+        raise UserError(f"{option('canaries')} is {canaries}; here it is 1 to {len(units) // 2}, "
+                        f"half of the {'clients' if clients else 'records'}: the attacker knows "
+                        "the others")
     chosen, coins = rng.permutation(units)[:canaries], rng.integers(0, 2, canaries)
     values = np.stack([mixed(dataset, canaries, rng) for _ in range(2)])
     x, y = np.array(dataset.x_train), np.array(dataset.y_train)

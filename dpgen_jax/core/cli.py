@@ -19,7 +19,7 @@ import tyro
 from dpgen_jax.core import files
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import as_typed, tell
-from dpgen_jax.core.errors import UserError, nearest, one_line
+from dpgen_jax.core.errors import UserError, nearest, one_line, worded
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import at_most
 
@@ -45,7 +45,9 @@ def main(command: Callable[[list[str]], int | None]) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        if code := command(sys.argv[1:]):
+        with worded(on_command_line=True):
+            code = command(sys.argv[1:])
+        if code:
             sys.exit(code)
     except UserError as error:
         tell(f"error: {one_line(error)}", sys.stderr)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 import tyro
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import UserError
 
@@ -102,10 +103,11 @@ class MonitorOptions:
         if self.evaluate_every is not None and self.evaluate_every < 0:
             raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
         if self.public_dataset and not self.evaluate_every:
-            raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")
+            raise UserError(f"{option('public_dataset')} needs {option('evaluate_every', 'N')}, "
+                            "the steps between tests")
         if self.keep_best and not self.public_dataset:
-            raise UserError("--keep-best needs --public-dataset, the images by which it is chosen: "
-                            "a public data set, or release:RUN")
+            raise UserError(f"{option('keep_best')} needs {option('public_dataset')}, the images "
+                            "by which it is chosen: a public data set, or release:RUN")
 
 
 Metric = Literal["gen2real", "real2gen", "real2real", "fidelity", "membership"]

@@ -42,14 +42,17 @@ class Guarded:
                 os.dup2(nothing.fileno(), self._stream.fileno())
 
 
-def program(command: str, *words: object) -> str:
+def program(command: str, *words: object, **options: object) -> str:
     """Returns a command as the user can type it, in the form in which this process was started.
 
     Args:
         command: The name of the command.
         *words: Its arguments, which are quoted where a shell needs that.
+        **options: Its flags, by the names of their fields.
     """
-    return as_typed(shlex.join(["python", "-m", f"dpgen_jax.{command}", *map(str, words)]))
+    flags = [part for name, value in options.items()
+             for part in (f"--{name.replace('_', '-')}", str(value))]
+    return as_typed(shlex.join(["python", "-m", f"dpgen_jax.{command}", *map(str, words), *flags]))
 
 
 def as_typed(text: str) -> str:

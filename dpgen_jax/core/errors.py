@@ -9,7 +9,6 @@ import difflib
 import functools
 import inspect
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -60,48 +59,38 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-SWITCHES = ("--accept-uncovered", "--resume", "--skip-bad", "--download")
-"""Flags of commands that take no value."""
-
-FLAG = r"(?<![\w-])--([a-z][\w.-]*\w)(?:[ =](\d[\d.e+-]*\d|\d|[A-Z][A-Z,]*\b))?"
-"""A flag in a message, and its value, where that is a number or a word such as FILE."""
-COMMAND = r"python -m dpgen_jax\.\w+[^;)]*"
-"""A command that is to be typed, which keeps its flags."""
+_on_command_line = False
 
 
-def in_python_words(text: str) -> str:
-    """Returns a line of a command in the words of Python.
+def option(name: str, value: object = None) -> str:
+    """Returns an option as the user writes it: `--image-size 28`, or `image_size=28` in Python.
+
+    Messages name options by this function only, so that each front end words them.
 
     Args:
-        text: The line, as "pass --total-epsilon 3".
-
-    Returns:
-        As "pass total_epsilon=3".
+        name: The name of the field, as in Python.
+        value: A value to be written with it; True for a switch.
     """
-    text = re.sub(r"(?:python -m dpgen_jax\.|dpgen )train --resume ('[^']+'|[^\s,;)]+)",
-                  lambda match: f"fit(..., out={match[1].strip(chr(39))!r}, resume=True)", text)
-    text = text.replace("train --resume", "fit(..., resume=True) and out=")
-
-    def argument(match: re.Match[str]) -> str:
-        name = match[1].replace("-", "_")
-        if match[0] in SWITCHES:
-            return f"{name}=True"
-        return f"{name}={match[2]}" if match[2] else name
-
-    typed = re.search(COMMAND, text)
-    start, end = typed.span() if typed else (len(text), len(text))
-    return re.sub(FLAG, argument, text[:start]) + text[start:end] + re.sub(
-        FLAG, argument, text[end:])
+    if _on_command_line:
+        flag = f"--{name.replace('_', '-')}"
+        return flag if value is None or value is True else f"{flag} {value}"
+    return name if value is None else f"{name}={value}"
 
 
 @contextmanager
-def spoken_in_python() -> Iterator[None]:
-    """Rewrites the errors raised within: they name arguments instead of the flags of commands."""
+def worded(on_command_line: bool) -> Iterator[None]:
+    """Words messages for the command line, or for Python, which is the default of a process."""
+    global _on_command_line
+    before, _on_command_line = _on_command_line, on_command_line
     try:
         yield
-    except UserError as error:
-        error.args = (in_python_words(str(error)),)
-        raise
+    finally:
+        _on_command_line = before
+
+
+def on_command_line() -> bool:
+    """Returns whether messages are worded for the command line."""
+    return _on_command_line
 
 
 @functools.cache
@@ -117,7 +106,7 @@ def speaking_python(function: Callable[P, R], name: str) -> Callable[P, R]:
     @functools.wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
         _require_bound(signature, name, args, kwargs)
-        with spoken_in_python():
+        with worded(on_command_line=False):
             return function(*args, **kwargs)
 
     return inner

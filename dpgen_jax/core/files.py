@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 
 WINDOWS = os.name == "nt"
 BINARY: int = getattr(os, "O_BINARY", 0)
@@ -186,7 +186,7 @@ def limited(max_gb: float | None) -> Iterator[None]:
         UserError: max_gb is not above 0.
     """
     if max_gb is not None and not max_gb > 0:
-        raise UserError(f"--max-gb is {max_gb}; it must be above 0")
+        raise UserError(f"{option('max_gb')} is {max_gb}; it must be above 0")
     token = _allowed.set(_allowed.get() if max_gb is None else 1e9 * max_gb)
     try:
         yield
@@ -203,7 +203,8 @@ def require_memory(what: str, needed: float) -> None:
     limit = allowed_bytes()
     if needed > limit:
         raise UserError(f"{what} takes {needed / 1e9:.3g} GB of memory, and {limit / 1e9:.3g} GB "
-                        "are allowed; give less data or smaller images, or raise --max-gb")
+                        "are allowed; give less data or smaller images, or raise "
+                        f"{option('max_gb')}")
 
 
 def exists(text: str) -> bool:
@@ -285,7 +286,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 def _too_large(path: Path, limit: float) -> UserError:
     return UserError(f"{path} holds more than the {limit / 1e9:.3g} GB that are allowed; give a "
-                     "smaller file, or raise --max-gb")
+                     f"smaller file, or raise {option('max_gb')}")
 
 
 def content_of(path: Path) -> str:

@@ -48,7 +48,7 @@ import numpy as np
 
 from dpgen_jax.core import files
 from dpgen_jax.core.console import tell as tell_user
-from dpgen_jax.core.errors import UserError, one_line
+from dpgen_jax.core.errors import UserError, one_line, option
 
 
 class BatchPlace(NamedTuple):
@@ -85,13 +85,15 @@ def place_in_batch_system(seconds: int) -> BatchPlace | None:
     except TypeError:
         return None
     except Exception as error:  # of as many kinds as there are systems
-        raise UserError("--coordinator auto: the batch system does not say which process this is "
-                        f"({one_line(error, 200)}); give --coordinator HOST:PORT --processes N "
-                        "--process-id I") from error
+        raise UserError(f"{option('coordinator', 'auto')}: the batch system does not say which "
+                        f"process this is ({one_line(error, 200)}); give "
+                        f"{option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
+                        f"{option('process_id', 'I')}") from error
     if coordinator is None or processes is None or process_id is None:
-        raise UserError("--coordinator auto finds no SLURM step, Open MPI, Kubernetes or TPU pod "
-                        "that started this process; give --coordinator HOST:PORT --processes N "
-                        "--process-id I")
+        raise UserError(f"{option('coordinator', 'auto')} finds no SLURM step, Open MPI, "
+                        "Kubernetes or TPU pod that started this process; give "
+                        f"{option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
+                        f"{option('process_id', 'I')}")
     return BatchPlace(coordinator, processes, process_id)
 
 
@@ -159,7 +161,7 @@ def meet(place: str, mine: Arrival, seconds: float) -> Met:
     """
     host, _, port = place.rpartition(":")
     if not host or not port.isdigit():
-        raise UserError(f"--coordinator {place} is no HOST:PORT, as host0:1234")
+        raise UserError(f"{option('coordinator', place)} is no HOST:PORT, as host0:1234")
     if mine.process == 0:
         return _receive(int(port), mine, seconds)
     return _arrive(host.strip("[]"), int(port), mine, seconds)
@@ -182,13 +184,13 @@ def _receive(port: int, mine: Arrival, seconds: float) -> Met:
                     raise UserError(
                         f"process {', '.join(missing)} of {mine.processes} did not come to port "
                         f"{port} within {seconds:g} s: start all with the same command, but for "
-                        "--process-id; --join-seconds waits longer") from None
+                        f"{option('process_id')}; {option('join_seconds')} waits longer") from None
                 theirs = _arrival(connection)
                 if theirs is None:  # a scan of ports, as it may be
                     continue
                 if theirs.process == 0 or theirs.process in _waiting(others):
                     _answer(connection, f"another process {theirs.process} has come to the run "
-                                        "already; give each its own --process-id")
+                                        f"already; give each its own {option('process_id')}")
                     continue
                 others[theirs.process] = connection
                 _require_alike(mine, theirs)
@@ -241,15 +243,16 @@ def _server(port: int) -> socket.socket:
         return socket.create_server(("", port), backlog=1024, dualstack_ipv6=both,
                                     family=socket.AF_INET6 if both else socket.AF_INET)
     except OSError as error:
-        raise UserError(f"port {port} of --coordinator cannot be used here ({error.strerror}), as "
-                        "where another run has it: name another one") from error
+        raise UserError(f"port {port} of {option('coordinator')} cannot be used here "
+                        f"({error.strerror}), as where another run has it: name "
+                        "another one") from error
 
 
 def _require_alike(mine: Arrival, theirs: Arrival) -> None:
     """Refuses a process that was started for another run. Raises: UserError."""
     who = f"process {theirs.process} was started with"
     if theirs.processes != mine.processes:
-        raise UserError(f"{who} --processes {theirs.processes}, and process 0 with "
+        raise UserError(f"{who} {option('processes', theirs.processes)}, and process 0 with "
                         f"{mine.processes}")
     if theirs.version != mine.version:
         raise UserError(f"process {theirs.process} has JAX {theirs.version}, and process 0 "
@@ -258,7 +261,8 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
                     if mine.flags.get(name) != theirs.flags.get(name))
     if differ:
         raise UserError(f"{who} another {', '.join(name or 'method' for name in differ)} than "
-                        "process 0; start all with the same command, but for --process-id")
+                        "process 0; start all with the same command, but for "
+                        f"{option('process_id')}")
 
 
 def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
@@ -280,15 +284,15 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
                 fault, threads = str(answer["error"]), int(answer["threads"])
             except (OSError, ValueError, TypeError, KeyError):
                 raise UserError(
-                    f"what answers at --coordinator {place} does not wait for this process: the "
-                    "run has begun without it, or was refused, or the port is another's; start "
-                    "all processes together") from None
+                    f"what answers at {option('coordinator', place)} does not wait for this "
+                    "process: the run has begun without it, or was refused, or the port is "
+                    "another's; start all processes together") from None
             if fault:
                 raise UserError(fault)
             stack.pop_all()
             return Met([connection], threads)
-    raise UserError(f"nobody answers at --coordinator {place} ({why}): start process 0 there, "
-                    f"within {seconds:g} s; --join-seconds waits longer")
+    raise UserError(f"nobody answers at {option('coordinator', place)} ({why}): start process 0 "
+                    f"there, within {seconds:g} s; {option('join_seconds')} waits longer")
 
 
 def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
@@ -341,13 +345,15 @@ class Hosts:
         numbered = None not in (self.processes, self.process_id)
         if self.coordinator in (None, "auto"):
             if self.processes is not None or self.process_id is not None:
-                raise UserError("--processes and --process-id belong to --coordinator HOST:PORT")
+                raise UserError(f"{option('processes')} and {option('process_id')} belong to "
+                                f"{option('coordinator', 'HOST:PORT')}")
         elif not numbered:
-            raise UserError("--coordinator HOST:PORT needs --processes N and --process-id I, from "
-                            "0; `--coordinator auto` asks the batch system")
+            raise UserError(f"{option('coordinator', 'HOST:PORT')} needs "
+                            f"{option('processes', 'N')} and {option('process_id', 'I')}, from 0; "
+                            f"`{option('coordinator', 'auto')}` asks the batch system")
         elif not 0 <= (self.process_id or 0) < (self.processes or 0):
-            raise UserError(f"--process-id is {self.process_id}; of {self.processes} processes it "
-                            f"must be 0 to {(self.processes or 0) - 1}")
+            raise UserError(f"{option('process_id')} is {self.process_id}; of {self.processes} "
+                            f"processes it must be 0 to {(self.processes or 0) - 1}")
 
 
 class Team:
@@ -402,7 +408,7 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
         jax.devices()
         Team.machines = len(set(gather(platform.node())))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"the processes do not meet at --coordinator {hosts.coordinator}: "
+        raise UserError(f"the processes do not meet at {option('coordinator', hosts.coordinator)}: "
                         f"{one_line(error, 200)}") from error
 
 
@@ -501,7 +507,7 @@ def agree(what: str, value: str) -> None:
     if others:
         Team.ended = True  # all learn it here, and leave together
         raise UserError(f"process {', '.join(others)} has another {what} than process 0; start all "
-                        "with the same command on the same data, but for --process-id")
+                        f"with the same command on the same data, but for {option('process_id')}")
 
 
 def _exchange(row: np.ndarray) -> np.ndarray:
@@ -578,8 +584,13 @@ def _unpacked(parcel: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 PATIENCE = 5.0
 """Seconds that the process that leads waits for the others, once it has sent them its exit code."""
-GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
-        "charged stays charged; `--resume` goes on, with any number of processes")
+
+
+def gone() -> str:
+    """Returns the line of a process that ended because another did."""
+    return ("another process has ended, or cannot be reached; its own last line says why. What was "
+            f"charged stays charged; `{option('resume', True)}` goes on, with any number of "
+            "processes")
 
 
 @contextlib.contextmanager
@@ -652,7 +663,7 @@ def alive() -> Iterator[None]:
         elif isinstance(error, KeyboardInterrupt):
             tell_user("interrupted", sys.stderr)
         elif _is_connection(error):
-            tell_user(f"error: {GONE}", sys.stderr)
+            tell_user(f"error: {gone()}", sys.stderr)
         elif not isinstance(error, SystemExit):
             traceback.print_exc()
         end_at_once(_exit_code(error))
@@ -680,7 +691,7 @@ def _watch(leader: socket.socket) -> None:
     except OSError:  # a network that fails for a while: JAX's signs of life decide
         return
     if not Team.ended:
-        tell_user(f"error: {GONE}", sys.stderr)
+        tell_user(f"error: {gone()}", sys.stderr)
         end_at_once(said[0] if said else 1)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from dpgen_jax.core import files
 from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import on_command_line
 from dpgen_jax.core.files import Json, parse_json, sync
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
@@ -184,14 +185,16 @@ def existing(root: Path) -> RunFolder:
     raise UserError(f"{root} is no folder of a run; name the one that the training printed")
 
 
-def go_on(root: Path, *words: str) -> str:
-    """Returns how to resume a run: a command, if it was started by one, with `words`."""
+def go_on(root: Path, **options: object) -> str:
+    """Returns how to resume a run: the command that does it, or the call, with more options."""
     try:
         typed = read_json(RunFolder(root).config).get("typed")
     except UserError:
         typed = None
-    return program("train", "--resume", root, *words) if typed else (
-        "repeat its first call with resume")
+    if on_command_line() and typed:
+        return program("train", resume=root, **options)
+    more = "".join(f", {name}={value!r}" for name, value in options.items())
+    return f"fit(..., out={str(root)!r}, resume=True{more})"
 
 
 def environment() -> Json:

@@ -38,7 +38,7 @@ class ImageSpec:
 Sort = Literal["value", "flag", "onehot"]
 """A run of encoded features: a number in [0, 1], a null flag, or the places of a one-hot."""
 Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "duration"]
-"""How the values of a column are written: as they are coded, or as `data.table.forms` says."""
+"""How the values of a column are written: as they are coded, or as `data.table.transform` says."""
 
 
 def _later(default: object) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax.core.errors import UserError, one_line
+from dpgen_jax.core.errors import UserError, one_line, option
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/{1,2}(?P<place>[^/].*)", re.DOTALL)
 """A scheme has two letters or more (one is a drive); `Path` takes away the second slash."""
@@ -37,8 +37,8 @@ def refuse_remote(root: str | Path) -> None:
     if address := url(root):
         raise UserError(f"{address} is no place for a run folder: its ledger must be locked, and "
                         "on disk before noise is drawn, which an object store does not promise. "
-                        f"Name a folder of a disk by --out; --release-to {address} copies "
-                        "the finished release there")
+                        f"Name a folder of a disk by {option('out')}; "
+                        f"{option('release_to', address)} copies the finished release there")
 
 
 def require_local(out: Path) -> None:
@@ -58,14 +58,15 @@ def check_destination(address: str) -> None:
             and a folder that holds anything else than a release.
     """
     if url(address) is None:
-        raise UserError(f"--release-to {address} is no address such as gs://BUCKET/FOLDER or "
-                        "s3://BUCKET/FOLDER; a folder of this machine is named by --out")
+        raise UserError(f"{option('release_to', address)} is no address such as gs://BUCKET/FOLDER "
+                        "or s3://BUCKET/FOLDER; a folder of this machine is named by "
+                        f"{option('out')}")
     system, folder = _opened(address)
     with _reported(address):
         names = {Path(name).name for name in system.find(folder)}
     if names and "privacy.json" not in names:
         raise UserError(f"{address} holds other files ({', '.join(sorted(names)[:3])}); name "
-                        "another --release-to")
+                        f"another {option('release_to')}")
 
 
 def copy(folder: Path, address: str) -> None:

@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 
 from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import limited
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import parts, places, tfds
@@ -25,7 +26,7 @@ from dpgen_jax.data.base import (
     fixed_classes,
     with_names,
 )
-from dpgen_jax.data.images import digits, folders, npz, photographs
+from dpgen_jax.data.images import digits, files, npz, photographs
 from dpgen_jax.data.parts import without_empty_slots
 from dpgen_jax.data.places import kind_of, missing
 from dpgen_jax.data.table import frames, schema, subjects, tables
@@ -70,7 +71,7 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
         return subjects.csv(place, schema_file, test_csv, column, rows)
     declared = _declared("csv", place, schema_file)
     if label not in (None, declared.spec.label.name):
-        raise UserError(f"--label {label}: {schema_file} has the label "
+        raise UserError(f"{option('label', label)}: {schema_file} has the label "
                         f"{declared.spec.label.name or 'of no column'}; drop the option, or change "
                         "the schema")
     return tables.csv(place, declared, test_csv)
@@ -89,8 +90,9 @@ def _declared(kind: str, place: str, schema_file: str | None) -> schema.Schema:
     """Reads the schema of a file of rows, which it needs."""
     if schema_file is None:
         raise UserError(
-            f"{kind}:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
-            + program("schema", place, "--label", "COLUMN", "--out", "schema.yaml"))
+            f"{kind}:{place} needs {option('schema', 'FILE.yaml')}, which declares its columns; "
+            "draft one with "
+            + program("schema", place, label="COLUMN", out="schema.yaml"))
     return schema.read(schema_file)
 
 
@@ -106,7 +108,7 @@ SOURCES = {
     "breast_cancer": Source(tables.breast_cancer, options=()),
     "idx": Source(digits.idx, "DIR"),
     "npz": Source(npz.npz, "FILE"),
-    "folder": Source(folders.folder, "DIR",
+    "folder": Source(files.folder, "DIR",
                      (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize",
                       "background")),
     "celeba": Source(photographs.celeba, "DIR",
@@ -183,14 +185,15 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     """
     _check_options(classes, image_size, channels)
     if background not in (None, *get_args(Background)):
-        raise UserError(f"--background {background}: give {' or '.join(get_args(Background))}")
+        raise UserError(f"{option('background', background)}: give "
+                        f"{' or '.join(get_args(Background))}")
     kind, colon, place = _parted(spec)
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
     with limited(max_gb):
         listed = declared_classes(class_names)
-        names = tuple(name for name in listed if name != folders.OTHERS or kind != "folder")
+        names = tuple(name for name in listed if name != files.OTHERS or kind != "folder")
         options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
@@ -200,8 +203,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
         for name, value in options.items():
             if value not in (None, False, ()) and name not in accepted:
-                raise UserError(
-                    f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
+                raise UserError(f"{option(name)} does not apply to {kind}; drop the option")
         at = [place] if place else []
         data = with_names(source.load(*at, *(options[name] for name in source.options)), names)
         recorded = {"kind": kind, **options, "test_fraction": test_fraction}
@@ -239,19 +241,19 @@ def _check_options(classes: int | None, image_size: int | None, channels: int | 
     """Checks the numbers that do not depend on the source."""
     if image_size is not None and not MIN_SIDE <= image_size <= MAX_SIDE:
         fault = "small" if image_size < MIN_SIDE else "large"
-        raise UserError(f"--image-size {image_size} is too {fault}; give {MIN_SIDE} to {MAX_SIDE} "
-                        "pixels")
+        raise UserError(f"{option('image_size', image_size)} is too {fault}; give {MIN_SIDE} to "
+                        f"{MAX_SIDE} pixels")
     if classes is not None and classes < 1:
-        raise UserError(f"--classes {classes} is too small; declare 1 or more")
+        raise UserError(f"{option('classes', classes)} is too small; declare 1 or more")
     if channels not in (None, 1, 3):
-        raise UserError(f"--channels {channels}: give 1 for gray or 3 for RGB")
+        raise UserError(f"{option('channels', channels)}: give 1 for gray or 3 for RGB")
 
 
 def _counted(names: Sequence[str], classes: int | None) -> int | None:
     """Returns the number of classes that is declared, by names or number, which must agree."""
     if names and classes not in (None, len(names)):
-        raise UserError(f"--class-names has {len(names)} names, --classes {classes} was given; "
-                        "drop one of them")
+        raise UserError(f"{option('class_names')} has {len(names)} names, "
+                        f"{option('classes', classes)} was given; drop one of them")
     return len(names) or classes
 
 

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
 from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
@@ -38,9 +39,6 @@ def require_mapped_memory(what: str, size: float, beside: float = 0) -> None:
         what: What an error calls them.
         size: Their bytes.
         beside: The bytes of what else is in memory at that time.
-
-    Raises:
-        UserError: They need more memory than is allowed.
     """
     files.require_memory(what, size / (hosts.machines() if size >= LARGE_ARRAY else 1) + beside)
 
@@ -49,12 +47,8 @@ def mapped_array(file: Path | IO[bytes], dtype: np.dtype, offset: int, shape: tu
                  by_column: bool = False) -> np.ndarray:
     """Maps an array, read-only.
 
-    Args:
-        file: The file, in which it lies as it is; one that is open may be closed afterwards.
-        dtype: The type of its elements.
-        offset: The bytes before it.
-        shape: Its shape.
-        by_column: Whether it lies there in the order of Fortran.
+    The file may be open, and closed afterwards. `offset` are the bytes before the array, and
+    `by_column` says that it lies there in the order of Fortran.
     """
     return np.memmap(file, dtype, "r", offset, shape, "F" if by_column else "C")
 
@@ -162,9 +156,6 @@ def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
         notes: Public lines on how the data were read.
         image_size: Pixels to which other images are cropped and resized; None for their own shape.
 
-    Returns:
-        The data set; its arrays are read-only.
-
     Raises:
         UserError: Naming the row if a single record is at fault.
     """
@@ -202,12 +193,7 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
 
 
 def frozen(array: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Returns an array contiguous and read-only.
-
-    Args:
-        array: Any array; it may become read-only itself.
-        dtype: The type of the result.
-    """
+    """Returns an array contiguous and read-only; the given one may become read-only itself."""
     array = np.ascontiguousarray(array, dtype)
     # A view is copied: it could still be written through its base.
     if array.base is not None and array.flags.writeable:
@@ -217,18 +203,9 @@ def frozen(array: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 
 def fit(image: np.ndarray | Image.Image, size: int, resize: Resize = "crop") -> np.ndarray:
-    """Makes an image a square of another size, with antialiasing (bicubic).
+    """Makes an image a square of another size, with antialiasing (bicubic): uint8 [size, size, ch].
 
-    Args:
-        image: uint8 [H, W, ch], or an image of Pillow.
-        size: Pixels on a side of the result.
-        resize: How the image becomes a square.
-
-    Returns:
-        uint8 [size, size, ch].
-
-    Raises:
-        UserError: For an array of another shape or type.
+    It is uint8 [H, W, ch], or an image of Pillow; an array of another shape or type is a UserError.
     """
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
@@ -240,17 +217,9 @@ def fit(image: np.ndarray | Image.Image, size: int, resize: Resize = "crop") -> 
 
 
 def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
-    """Stacks images of one shape.
+    """Stacks so many images [H, W, ch] of one shape, which come with their names.
 
-    Args:
-        images: Pairs of a name and an image [H, W, ch].
-        count: How many there are.
-
-    Returns:
-        [count, H, W, ch], of the type of the first image.
-
-    Raises:
-        UserError: Naming the first image whose shape differs from that of image 0.
+    A UserError names the first image whose shape differs from that of image 0.
     """
     out = None
     for i, (name, image) in enumerate(images):
@@ -266,31 +235,15 @@ def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
 
 def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None
                ) -> tuple[int, ...]:
-    """Returns the shape of an image, which must be that of the first one.
-
-    Args:
-        name: The name of the image.
-        shape: Its shape.
-        first: The shape of the first image; None where this is the first.
-
-    Raises:
-        UserError: The shapes differ.
-    """
+    """Returns the shape of an image, which must be that of the first one, if there is one."""
     if first not in (None, shape):
-        raise UserError(f"{name} has shape {shape}, the first image {first}; "
-                        "pass --image-size N to resize all")
+        raise UserError(f"{name} has shape {shape}, the first image {first}; pass "
+                        f"{option('image_size', 'N')} to resize all")
     return shape
 
 
 def locate(path_text: str) -> Path:
-    """Returns where a path exists: as it is, or else under the folder that DPGEN_DATA names.
-
-    Args:
-        path_text: The path, as the user wrote it.
-
-    Raises:
-        UserError: Where it is in neither.
-    """
+    """Returns where a path exists: as it is, or else under the folder that DPGEN_DATA names."""
     try:
         here = Path(path_text).expanduser()
         fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / path_text
@@ -307,11 +260,7 @@ def locate(path_text: str) -> Path:
 
 
 def shown(name: object) -> str:
-    """Returns a name in one printable line, with what a terminal cannot show escaped.
-
-    Args:
-        name: Anything with a text form.
-    """
+    """Returns a name in one printable line, with what a terminal cannot show escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
                    for c in str(name))
 
@@ -354,12 +303,9 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 
 
 def official_classes(data: Dataset, names: Sequence[str]) -> Dataset:
-    """Returns a public data set with the names that its classes have in public.
+    """Returns a public data set of images with the names that its classes have in public.
 
-    Args:
-        data: Images.
-        names: The names. Names that are plain numbers, and another number of names than of classes,
-            change nothing.
+    Names that are plain numbers, and another number of names than of classes, change nothing.
     """
     if len(names) != data.spec.classes or all(name.isdecimal() for name in names):
         return data
@@ -369,29 +315,20 @@ def official_classes(data: Dataset, names: Sequence[str]) -> Dataset:
 def declared_classes(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of classes that the user declares.
 
-    Args:
-        names: The names, a text with commas between them, or the path of a text file with one name
-            a line; None for none.
-
-    Raises:
-        UserError: A name cannot be used, or the file cannot be read.
+    They are a list, a text with commas between them, or the path of a text file with one name a
+    line.
     """
     if names is None:
         return ()
     if isinstance(names, str):
         names = _lines(Path(names)) if _is_path(names) else names.split(",")
-    return checked_classes([str(name).strip() for name in names], "--class-names")
+    return checked_classes([str(name).strip() for name in names], option("class_names"))
 
 
 def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
     """Returns the names of classes, unchanged.
 
-    Args:
-        names: The names.
-        source: Where they come from, for errors.
-
-    Raises:
-        UserError: A name is empty, not printable or there twice.
+    A UserError names their source, where a name is empty, not printable or there twice.
     """
     if not names:
         raise UserError(f"{source} names no class; name 1 or more")
@@ -407,18 +344,9 @@ def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def fixed_classes(name: str, actual: int, declared: int | None) -> int:
-    """Returns the number of classes of a source that publishes it.
-
-    Args:
-        name: The name of the source.
-        actual: Its number of classes.
-        declared: The number that the user declares; None for none.
-
-    Raises:
-        UserError: The user declares another number.
-    """
+    """Returns the number of classes of a source that publishes it; another one is refused."""
     if declared not in (None, actual):
-        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
+        raise UserError(f"{name} has {actual} classes, {option('classes', declared)} was given; "
                         "drop the option")
     return actual
 
@@ -426,18 +354,13 @@ def fixed_classes(name: str, actual: int, declared: int | None) -> int:
 def with_names(data: Dataset, names: tuple[str, ...]) -> Dataset:
     """Returns a data set of images whose schema has these class names.
 
-    Args:
-        data: A data set.
-        names: The names of the classes; where there are none, and for tables, nothing changes.
-
-    Raises:
-        UserError: There is another number of names than of classes.
+    Where there are no names, and for tables, nothing changes.
     """
     if not names or not isinstance(data.spec, ImageSpec):
         return data
     if len(names) != data.spec.classes:
-        raise UserError(f"--class-names has {len(names)} names, {data.name} {data.spec.classes} "
-                        "classes; name each once")
+        raise UserError(f"{option('class_names')} has {len(names)} names, {data.name} "
+                        f"{data.spec.classes} classes; name each once")
     return dataclasses.replace(data, spec=dataclasses.replace(data.spec, class_names=names))
 
 

@@ -56,9 +56,6 @@ def entry(files: Sequence[Path | None], mode: str | None, size: int | None,
         resize: How they are made squares.
         reader: What else decides the images, where the files are none: who reads them, and which
             of their records.
-
-    Raises:
-        UserError: The cache folder is open to other users or cannot be made.
     """
     # Entries of earlier versions, which were all cropped, keep their names.
     stretched = () if resize == "crop" else (resize,)
@@ -94,15 +91,7 @@ def _folder() -> Path:
 
 
 def load(entry: Path, count: int) -> Decoded | None:
-    """Maps an entry into memory.
-
-    Args:
-        entry: The folder of the entry.
-        count: The number of its files.
-
-    Returns:
-        The images; None where the entry is absent or damaged.
-    """
+    """Maps an entry of so many files into memory; None where it is absent or damaged."""
     try:
         pixels = np.load(entry / PIXELS, mmap_mode="r", allow_pickle=False)
         meta = json.loads((entry / META).read_text())
@@ -128,9 +117,6 @@ def kept(entry: Path, count: int, blocks: Iterable[Decoded]) -> Decoded:
         entry: The folder of the entry.
         count: The number of its images.
         blocks: As `store` takes them; they are not begun where the entry is there.
-
-    Raises:
-        UserError: The folder cannot be written, or does not keep what is written.
     """
     decoded = load(entry, count)
     if decoded is None:
@@ -152,9 +138,6 @@ def store(entry: Path, blocks: Iterable[Decoded]) -> None:
         entry: The folder of the entry.
         blocks: Some images at a time, at least one in the first; the positions of those that were
             left out are among all.
-
-    Raises:
-        UserError: The folder cannot be written.
     """
     part = None
     try:
@@ -179,9 +162,6 @@ def nameless() -> IO[bytes]:
 
     It is gone when the process is, however that ends. It is written by calls, which tell of a full
     disk, and without a buffer.
-
-    Raises:
-        UserError: The cache folder is open to other users or cannot be written.
     """
     folder = _folder()
     try:
@@ -191,18 +171,12 @@ def nameless() -> IO[bytes]:
 
 
 def unusable(folder: Path, error: OSError) -> UserError:
-    """Returns the error of a cache folder that cannot be written.
-
-    Args:
-        folder: The folder.
-        error: What the system said.
-    """
+    """Returns the error of a cache folder that cannot be written."""
     return UserError(f"the cache folder {folder} cannot be written ({error.strerror or error}); "
                      "make room, or set DPGEN_CACHE to another folder")
 
 
 def _create(path: Path) -> BinaryIO:
-    """Opens a new file that only its owner can read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
@@ -230,6 +204,5 @@ def _write(file: BinaryIO, blocks: Iterable[Decoded]
 
 
 def _header(file: BinaryIO, shape: tuple[int, ...]) -> None:
-    """Writes the header of an .npy file of bytes."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": "|u1", "fortran_order": False, "shape": shape})

@@ -36,6 +36,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
@@ -49,23 +50,16 @@ MAX_ALPHA = 1e6  # shares then differ by a thousandth; far above, numpy's sample
 
 
 def client_count(dataset: Dataset, clients: int | None) -> int:
-    """Returns U, the number of clients to simulate.
-
-    Args:
-        dataset: The records.
-        clients: The number that the user requests, or None.
-
-    Raises:
-        UserError: There is no number, or it is too small or too large.
-    """
+    """Returns U, the number of clients to simulate, which the user requests."""
     n = len(dataset.y_train)
     if clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: pass --clients N, or "
-                        "an npz: file with an array client_id")
+        raise UserError(f"{dataset.name} does not say who holds which record: pass "
+                        f"{option('clients', 'N')}, or an npz: file with an array client_id")
     _check(clients)
     if clients > n:
         raise UserError(f"{n:,} records cannot be split over {clients:,} clients: every client "
-                        f"needs at least one; pass --clients {max(2, n // 15)}, for example")
+                        f"needs at least one; pass {option('clients', max(2, n // 15))}, for "
+                        "example")
     return clients
 
 
@@ -82,12 +76,6 @@ def split(dataset: Dataset, clients: int | None, alpha: float | None, seed: int)
             client samples shares over the classes instead, and all have one size. Both look at the
             labels, as only a simulation may. A client without records takes one of the largest.
         seed: Public; it decides who gets which record.
-
-    Returns:
-        The data set with `clients` and `simulated` set.
-
-    Raises:
-        UserError: The number of clients or alpha cannot be used.
     """
     n_clients, rng = client_count(dataset, clients), np.random.default_rng(seed)
     if alpha is None:
@@ -109,18 +97,11 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
     """Gives a share of the clients a fault that samples should show: images become 255 - x.
 
     It is the debugging task of Augenstein et al. 2020 (ICLR, arXiv 1911.06679), which Chen,
-    Orekondy and Fritz 2020 (GS-WGAN) repeat. Held-out images stay as they are.
-
-    Args:
-        dataset: Images with clients.
-        share: The share of clients to flip, in (0, 1].
-        seed: Samples these clients.
+    Orekondy and Fritz 2020 (GS-WGAN) repeat. Held-out images stay as they are. The share lies in
+    (0, 1], and the seed samples the clients.
 
     Returns:
         The data set, and the flipped clients: int [.], ascending.
-
-    Raises:
-        UserError: For a table, a data set without clients, or a share of no client.
     """
     if not isinstance(dataset.spec, ImageSpec):
         raise UserError(f"{dataset.name} is a table: pixel intensities can be flipped in images "
@@ -146,20 +127,15 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
 def with_declared_clients(dataset: Dataset, clients: int | None, alpha: float | None) -> Dataset:
     """Returns a data set that names its clients, with a note of their public number.
 
-    Args:
-        dataset: A data set with `clients`.
-        clients: The number of clients that the user requests, or None.
-        alpha: The Dirichlet parameter that the user requests, or None.
-
-    Raises:
-        UserError: It names no clients, or the user requests others.
+    The number of clients and the Dirichlet parameter that the user requests are refused where they
+    are others.
     """
     if dataset.clients is None:
         raise UserError(f"{dataset.name} does not say who holds which record: split it first")
     count = int(dataset.clients.max()) + 1
     if clients not in (None, count):
-        raise UserError(f"{dataset.name} names {count} clients itself, --clients {clients} was "
-                        "given; leave it out")
+        raise UserError(f"{dataset.name} names {count} clients itself, "
+                        f"{option('clients', clients)} was given; leave it out")
     if alpha is not None:
         raise UserError(f"{dataset.name} names its clients itself: alpha {alpha:g} does not apply; "
                         "leave it out")
@@ -169,11 +145,10 @@ def with_declared_clients(dataset: Dataset, clients: int | None, alpha: float | 
 
 
 def _check(clients: int) -> None:
-    """Refuses fewer than two clients."""
     if clients == 1:
-        raise UserError("one client is a central run: leave out --federated")
+        raise UserError(f"one client is a central run: leave out {option('federated')}")
     if clients < 2:
-        raise UserError(f"--clients {clients} is too small; give 2 or more")
+        raise UserError(f"{option('clients', clients)} is too small; give 2 or more")
 
 
 def _by_class(dataset: Dataset, clients: int, alpha: float,
@@ -224,11 +199,7 @@ class Range:
             raise UserError(f"accuracies from {self.least:g} to {self.most:g} are no range in 0..1")
 
     def contains(self, accuracy: np.ndarray) -> np.ndarray:
-        """Returns which accuracies lie in the range: bool [U]; NaN lies in none.
-
-        Args:
-            accuracy: float [U].
-        """
+        """Returns which accuracies float [U] lie in the range: bool [U]; NaN lies in none."""
         inside: np.ndarray = (accuracy >= self.least) & (accuracy <= self.most)
         return inside
 
@@ -237,17 +208,9 @@ class Range:
 
 
 def accuracies(data: Dataset, classifier: Classifier) -> np.ndarray:
-    """Computes how well a classifier reads each client's records. The result is private.
+    """Computes how well a classifier reads each client's records: float64 [U] in [0, 1].
 
-    Args:
-        data: A data set that names its clients.
-        classifier: The classifier.
-
-    Returns:
-        float64 [U], each in [0, 1]; NaN for a client without records.
-
-    Raises:
-        UserError: The data set names no clients.
+    The result is private. It is NaN for a client without records.
     """
     clients = _clients(data)
     count, present = clients.max() + 1, np.flatnonzero(data.y_train != EMPTY)
@@ -259,19 +222,10 @@ def accuracies(data: Dataset, classifier: Classifier) -> np.ndarray:
 
 
 def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
-    """Leaves out clients, by a choice that depends on private records.
+    """Leaves out the clients that do not stay, by a choice that depends on private records.
 
-    Args:
-        data: A data set that names its clients.
-        stays: bool [U], the clients that stay.
-        how: One line for the statement on what decided, as in "those whose records a classifier
-            reads".
-
-    Returns:
-        The records of the clients that stay, who are renumbered. `uncovered` names the choice.
-
-    Raises:
-        UserError: The data set names no clients, or fewer than two stay.
+    Those that stay, bool [U], are renumbered, and `uncovered` names the choice: `how` is one line
+    for the statement on what decided, as in "those whose records a classifier reads".
     """
     if stays.sum() < 2:
         raise UserError(f"{data.name}: {stays.sum()} clients are {how}; choose so that 2 or more "
@@ -282,14 +236,9 @@ def left_out(data: Dataset, stays: np.ndarray, how: str) -> Dataset:
 
 
 def part_of(data: Dataset, stays: np.ndarray) -> Dataset:
-    """Returns the records of some clients, chosen without reading any record.
+    """Returns the records of the clients that stay, bool [U], who are renumbered.
 
-    Args:
-        data: A data set that names its clients.
-        stays: bool [U], the clients that stay; they are renumbered.
-
-    Raises:
-        UserError: The data set names no clients.
+    They are chosen without reading any record.
     """
     clients = _clients(data)
     rows, ranks = stays[clients], np.cumsum(stays) - 1
@@ -341,7 +290,6 @@ def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: s
 
 
 def _clients(data: Dataset) -> np.ndarray:
-    """Returns the client of each record."""
     if data.clients is None:
         raise UserError(f"{data.name} does not say who holds which record: split it first")
     return data.clients

@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen
 
@@ -44,33 +45,20 @@ Take = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def copied(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns a read-only copy of some records.
-
-    Args:
-        x: Records [n, ...].
-        rows: bool [n], which of them.
-    """
+    """Returns a read-only copy of the records [n, ...] where rows, bool [n], is True."""
     return frozen(x[rows], x.dtype)
 
 
 def where_they_lie(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns some records, those of a mapped file without a copy (`core.arrays.Picked`).
-
-    Args:
-        x: Records [n, ...].
-        rows: bool [n], which of them.
-    """
+    """Returns some records, those of a mapped file without a copy (`core.arrays.Picked`)."""
     return copied(x, rows) if arrays.mapping(x) is None else arrays.pick(x, rows)
 
 
 def only(data: Dataset, rows: np.ndarray, take: Take = copied) -> Dataset:
-    """Returns the data set with some of its training records.
+    """Returns the data set with some of its training records, bool [n], in their order.
 
-    Args:
-        data: A data set.
-        rows: bool [n], the training records that stay, in their order. Of a data set with subjects
-            each keeps its number, and those without rows theirs.
-        take: Takes them, as a copy or where they lie.
+    Of a data set with subjects each keeps its number, and those without rows theirs. `take` takes
+    the records, as a copy or where they lie.
     """
     clients, subjects = data.clients, data.subjects
     return dataclasses.replace(
@@ -82,23 +70,16 @@ def only(data: Dataset, rows: np.ndarray, take: Take = copied) -> Dataset:
 
 
 def without_empty_slots(data: Dataset) -> Dataset:
-    """Returns the data set without its empty slots, to be looked at rather than trained on.
-
-    Args:
-        data: A data set.
-    """
+    """Returns the data set without its empty slots, to be looked at rather than trained on."""
     present = data.y_train != EMPTY
     return data if present.all() else only(data, present)
 
 
 def share_of(x: np.ndarray, data: Dataset) -> float:
-    """Returns the share of some records that a data set has, bit for bit, in either of its parts.
+    """Returns the share of records [m, ...] that a data set has, bit for bit, in either part.
 
-    Labels do not count: the same images may be read with the classes in another order.
-
-    Args:
-        x: Records [m, ...] of its type and shape; at least one.
-        data: The data set. What comes out is as private as its records.
+    Labels do not count: the same images may be read with the classes in another order. What comes
+    out is as private as the records of the data set.
     """
     wanted = _digests(x)
     known = set(_digests(data.x_train))
@@ -108,7 +89,6 @@ def share_of(x: np.ndarray, data: Dataset) -> float:
 
 
 def _digests(x: np.ndarray) -> list[bytes]:
-    """A digest of each record, without its label."""
     return [digest.tobytes() for digest in arrays.digests_of(arrays.digest_rows(x), 16)]
 
 
@@ -121,11 +101,9 @@ HELD_OUT_NOTE = "held out for tests: a share of"
 
 
 def held_out_note(fraction: float, column: str = "") -> str:
-    """Returns the public line on the held-out part.
+    """Returns the public line on the held-out part: a share of the records, or of the subjects.
 
-    Args:
-        fraction: The share of the records, or of the subjects.
-        column: The column of the subjects, if they are held out whole.
+    The latter are held out whole, and `column` is theirs.
     """
     if column:
         return (f"{HELD_OUT_NOTE} {fraction:g} of all units ({column}), by a public hash of their "
@@ -135,14 +113,9 @@ def held_out_note(fraction: float, column: str = "") -> str:
 
 
 def held_out_hashes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the hash of each record, as the module describes it; different ones differ.
+    """Returns the hash of each record [n, ...], as the module describes it: uint8 [n, 24].
 
-    Args:
-        x: Records [n, ...] of any type.
-        y: Labels int [n].
-
-    Returns:
-        uint8 [n, 24].
+    Different records have different ones.
     """
     values = arrays.digests_of(arrays.digest_rows(x, np.asarray(y, np.int64)), 16)
     place = arrays.counted_before(values).astype("<u8")
@@ -168,8 +141,8 @@ def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
     """
     check(fraction, data.x_test is not None, data.name)
     if data.clients is not None:
-        raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
-                        "clients beforehand, and drop it")
+        raise UserError(f"{data.name} has clients, of whom {option('test_fraction')} knows "
+                        "nothing; hold out clients beforehand, and drop it")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction, take)
     order = arrays.order_of_digests(held_out_hashes(data.x_train, data.y_train),
@@ -179,43 +152,28 @@ def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
 
 
 def check(fraction: float, tested: bool, name: str) -> None:
-    """Refuses a share that cannot be held out, whatever the records are.
-
-    Args:
-        fraction: The share.
-        tested: Whether the data set has a held-out part already.
-        name: Its name, for messages.
-
-    Raises:
-        UserError: For such a share.
-    """
+    """Refuses a share that cannot be held out of a data set, whatever the records are."""
     if not 0 < fraction < 1:
-        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
+        raise UserError(f"{option('test_fraction')} is {fraction}; it must lie between 0 and 1, as "
+                        "in 0.2")
     if tested:
-        raise UserError(f"{name} has a held-out part already; drop --test-fraction")
+        raise UserError(f"{name} has a held-out part already; drop {option('test_fraction')}")
 
 
 def count(fraction: float, n: int, what: str = "records") -> int:
     """Returns how many records, or subjects, a share of n holds out.
 
-    Args:
-        fraction: The share, above 0 and below 1.
-        n: How many there are.
-        what: What they are, for messages.
-
-    Raises:
-        UserError: One of the parts would have none.
+    A UserError where one of the parts would have none.
     """
     moved = round(fraction * n)
     if not 0 < moved < n:
-        raise UserError(f"--test-fraction {fraction} of {n} {what} is {moved}; each part needs 1 "
-                        f"{what[:-1]} at least, so take another share")
+        raise UserError(f"{option('test_fraction', fraction)} of {n} {what} is {moved}; each part "
+                        f"needs 1 {what[:-1]} at least, so take another share")
     return moved
 
 
 def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: Take
                     ) -> Dataset:
-    """Moves a share of the subjects to the held-out part, each with all its rows."""
     ranks = arrays.digests_of((name.tobytes() for name in subjects.ids), 16, person=b"held out")
     lowest = _lowest(arrays.order_of_digests(ranks), fraction, "units")
     numbers = np.where(lowest, np.cumsum(lowest), np.cumsum(~lowest)) - 1
@@ -234,11 +192,10 @@ def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
 
 
 def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Dataset:
-    """Returns the data set with these rows, bool [n], in the held-out part."""
     tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
-        raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
-                        "read; take a larger share")
+        raise UserError(f"{data.name}: all that {option('test_fraction', fraction)} holds out "
+                        "could not be read; take a larger share")
     line = held_out_note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
         only(data, ~rows, take), x_test=take(data.x_train, tested),
@@ -249,22 +206,17 @@ def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Data
 def check_same_held_out(trained: Iterable[str], data: Dataset) -> None:
     """Checks that what is tested on was held out when a release was trained.
 
-    Args:
-        trained: The public lines on the data in the release's statement.
-        data: The data set of the evaluation.
-
-    Raises:
-        UserError: The shares differ: what one held out, the other trained on.
+    `trained` are the public lines on the data in the release's statement. A UserError where the
+    shares differ: what one held out, the other trained on.
     """
     before, now = ([line for line in map(str, lines) if line.startswith(HELD_OUT_NOTE)]
                    for lines in (trained, data.notes))
     if before != now:
         raise UserError(f"{_said('the training', before)}, {_said('this evaluation', now)}: some "
-                        "records would be tested on that were trained on; pass the --test-fraction "
-                        "of the training")
+                        "records would be tested on that were trained on; pass the "
+                        f"{option('test_fraction')} of the training")
 
 
 def _said(part: str, lines: list[str]) -> str:
-    """Returns what is known of a part's share, for a message."""
     share = lines[0].removeprefix(HELD_OUT_NOTE).split()[0] if lines else "no share"
     return f"{part} held out {share}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.files import content_of
 from dpgen_jax.data.base import locate, shown
-from dpgen_jax.data.images import digits, folders
+from dpgen_jax.data.images import digits, files
 from dpgen_jax.data.images.files import ENDINGS as FILES
 from dpgen_jax.data.images.files import listed, subfolders
 
@@ -19,10 +19,6 @@ ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".npz": "npz"
 MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
          "list_attr_celeba.txt": "celeba", "data_batch_1.bin": "cifar10", "data_batch_1": "cifar10"}
 """The kind of data set of a folder, by a file that it holds."""
-
-
-def _of_file(place: str) -> str:
-    return content_of(locate(place))
 
 
 def _of_folder(place: str) -> str:
@@ -42,14 +38,10 @@ def _visible(names: list[str]) -> list[str]:
     return sorted(name for name in names if not name.startswith("."))
 
 
-def _of_name(name: str) -> str:
-    """Returns a digest of the name of a data set, whatever its version."""
-    return hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest()
-
-
 CONTENTS: dict[str, Callable[[str], str]] = {
-    "csv": _of_file, "parquet": _of_file, "npz": _of_file, "femnist": _of_file,
-    "folder": folders.content, "idx": digits.idx_content, "tfds": _of_name,
+    "folder": files.content, "idx": digits.idx_content,
+    "tfds": lambda name: hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest(),
+    **dict.fromkeys(("csv", "parquet", "npz", "femnist"), lambda path: content_of(locate(path))),
     **dict.fromkeys(("adult", "celeba", "cifar10", "places365"), _of_folder)}
 """The function from a path to a digest of what lies there, by the kind of data set."""
 
@@ -57,11 +49,7 @@ CONTENTS: dict[str, Callable[[str], str]] = {
 def kind_of(text: str) -> str:
     """Returns the kind of the data set that lies at a path; empty where nothing lies there.
 
-    Args:
-        text: A path, or anything else.
-
-    Raises:
-        UserError: What lies there is no data set that can be read.
+    A UserError where what lies there is no data set that can be read.
     """
     try:
         path = locate(text)
@@ -81,30 +69,16 @@ def kind_of(text: str) -> str:
 
 
 def content(kind: str, place: str) -> str:
-    """Returns a digest of what training records are read from, however they are read.
+    """Returns a digest in hex of what training records are read from, however they are read.
 
-    It is as private as the records.
-
-    Args:
-        kind: The kind of data set.
-        place: Its path.
-
-    Returns:
-        The digest in hex; nothing for a kind of which none is known.
-
-    Raises:
-        UserError: A file is missing.
+    It is as private as the records, and empty for a kind of which none is known.
     """
     of_kind = CONTENTS.get(kind)
     return "" if of_kind is None else of_kind(place)
 
 
 def missing(text: str) -> str:
-    """Returns what is wrong with a text that is meant as a path; empty for any other text.
-
-    Args:
-        text: A text that names no data set, and no path that exists.
-    """
+    """Returns what is wrong with a text that is meant as a path; empty for another text."""
     path = Path(text)
     meant = ":" not in text and (path.suffix or len(path.parts) > 1 or text.endswith("/"))
     if not (meant and text.isprintable()):

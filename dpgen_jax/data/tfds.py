@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import console
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, require_memory
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base, cache
@@ -50,7 +51,7 @@ from dpgen_jax.data.table.parsing import Cells, coded, joined
 
 def read_images(name: str, builder: Any, split: str, records: Iterable[Any], image_size: int | None
                 ) -> Arrays:
-    """Reads the images and labels of one split.
+    """Reads the images uint8 [n, H, W, ch] and the labels int64 [n] of one split.
 
     Args:
         name: The name of the data set, for errors.
@@ -58,13 +59,6 @@ def read_images(name: str, builder: Any, split: str, records: Iterable[Any], ima
         split: The name of the split.
         records: Its records, which are not begun where the cache has their images and labels.
         image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        Images uint8 [n, H, W, ch], and labels int64 [n].
-
-    Raises:
-        UserError: An image or a label does not fit, there are more or fewer records than the
-            description states, or the cache folder cannot be used.
     """
     count = builder.info.splits[split].num_examples
     prepared = _prepared(Path(builder.data_dir)) if count >= files.MANY else []
@@ -80,11 +74,7 @@ def read_images(name: str, builder: Any, split: str, records: Iterable[Any], ima
 
 
 def image_notes(builder: Any) -> tuple[str, ...]:
-    """Returns the line for the data holder on where decoded images are kept, if they are.
-
-    Args:
-        builder: The builder of a data set, prepared.
-    """
+    """Returns the line for the data holder on where decoded images are kept, if they are."""
     splits = [builder.info.splits[split].num_examples for split in ("train", "test")
               if split in builder.info.splits]
     return tuple(files.where_kept(max(splits) if _prepared(Path(builder.data_dir)) else 0))
@@ -132,10 +122,6 @@ def leaves(features: Mapping[str, Any], before: tuple[str, ...] = ()
     """Yields the path and the feature of each part of a description, in the order of their names.
 
     The description itself has another order in each process.
-
-    Args:
-        features: The description.
-        before: The path to it.
     """
     for name, feature in sorted(features.items()):
         if hasattr(feature, "items"):
@@ -155,15 +141,7 @@ class Description:
     """
 
     def __init__(self, name: str, info: Any) -> None:
-        """Reads a description.
-
-        Args:
-            name: The name of the data set, for errors.
-            info: The description.
-
-        Raises:
-            UserError: It has a feature that cannot be a cell of a table.
-        """
+        """Reads a description; a UserError names a feature that cannot be a cell of a table."""
         self.entries: dict[str, Json] = {}
         self.texts: list[str] = []
         self._places: dict[str, tuple[tuple[str, ...], Any, int | None]] = {}
@@ -187,7 +165,6 @@ class Description:
 
     def _add(self, column: str, path: tuple[str, ...], feature: Any, i: int | None, kind: str
              ) -> None:
-        """Adds a column, by the kind of type that numpy has for it."""
         self._places[column] = path, feature, i
         self.entries[column] = {}
         if getattr(feature, "names", None):
@@ -205,11 +182,7 @@ class Description:
 
     def cells(self, source: str, records: Iterable[Any], count: int, texts: Iterable[str] = ()
               ) -> Cells:
-        """Returns all cells of records; it takes what `blocks` does.
-
-        Raises:
-            UserError: As `blocks`, and where they are too many for the memory.
-        """
+        """Returns all cells of records; it takes what `blocks` does."""
         columns = tuple(texts)
         cells = count * len(self._wanted(columns))
         require_memory(f"{source}: a table of {cells:,} cells", parsing.CELL_BYTES * cells)
@@ -222,14 +195,8 @@ class Description:
         Args:
             source: The name of the table, for errors.
             records: Nested dicts of values, as the reader of tensorflow-datasets gives them.
-            count: How many there are.
+            count: How many there are; more or fewer are a UserError.
             texts: The columns of texts that are wanted.
-
-        Yields:
-            The cells of the next records.
-
-        Raises:
-            UserError: There are more or fewer records.
         """
         wanted, rest, read = self._wanted(texts), iter(records), 0
         size = max(1, parsing.BLOCK_CELLS // max(1, len(wanted)))
@@ -251,7 +218,6 @@ class Description:
                 if column not in self.texts or column in known]
 
     def _cell(self, record: Any, column: str) -> str:
-        """Returns a value of a record as a cell."""
         path, feature, i = self._places[column]
         for key in path:
             record = record[key]
@@ -259,7 +225,6 @@ class Description:
 
 
 def _text(value: Any, feature: Any) -> str:
-    """Returns a value as a cell of a table."""
     names = getattr(feature, "names", None)
     if names:
         return str(names[value]) if 0 <= value < len(names) else ""
@@ -279,12 +244,6 @@ def load_table(name: str, info: Any, read: Callable[[str], Iterable[Any]], schem
         info: Its description.
         read: From the name of a split to its records.
         schema_file: A schema; None for that of the description, with bounds read from the records.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the data set and the mend.
     """
     described = Description(name, info)
     declared = None if schema_file is None else schema.read(schema_file)
@@ -329,25 +288,19 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
         download: Download and prepare without a question.
         confirm: Asks the user a question: whether they agreed, or None where nobody can answer.
         schema_file: The schema of a table, or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the data set and the mend.
     """
     builder = prepared(name, download, confirm)
     features = builder.info.features
     if "image" not in features:
-        for option, value in (("--classes", classes), ("--image-size", image_size)):
+        for name_of, value in (("classes", classes), ("image_size", image_size)):
             if value is not None:
-                raise UserError(f"tfds:{name} is a table, to which {option} does not apply; drop "
-                                "the option")
+                raise UserError(f"tfds:{name} is a table, to which {option(name_of)} does not "
+                                "apply; drop the option")
         return load_table(name, builder.info, lambda split: records(name, builder, split),
                           schema_file)
     if "label" not in features or schema_file is not None:
         raise UserError(f"tfds:{name} has features {', '.join(features)}; images need `label`, and "
-                        "take no --schema")
+                        f"take no {option('schema')}")
     kind = np.dtype(getattr(features["label"], "np_dtype", object)).kind
     if kind not in "iu" or features["label"].shape:
         raise UserError(f"tfds:{name} describes its `label` as {features['label']!r}; images need "
@@ -356,7 +309,8 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     if stated is not None:
         classes = fixed_classes(f"tfds:{name}", stated, classes)
     elif classes is None:
-        raise UserError(f"tfds:{name} does not state its number of classes; pass --classes N")
+        raise UserError(f"tfds:{name} does not state its number of classes; pass "
+                        f"{option('classes', 'N')}")
     test = _read(name, builder, "test", image_size) if "test" in builder.info.splits else None
     data = assemble(name, classes, _read(name, builder, "train", image_size), test,
                     ["class count and image shape, unless resized, are those of the data set's "
@@ -368,16 +322,7 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
 
 
 def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -> Any:
-    """Returns the builder of a data set, prepared now if it was not.
-
-    Args:
-        name: The name of the data set, as tfds knows it.
-        download: Download and prepare without a question.
-        confirm: Asks the user a question: whether they agreed, or None where nobody can answer.
-
-    Raises:
-        UserError: Naming the data set and the mend.
-    """
+    """Returns the builder of a data set, prepared now if it was not; it takes what `tfds` does."""
     builder = _builder(name)
     if not builder.is_prepared():
         _prepare(name, builder, download, confirm)
@@ -388,12 +333,7 @@ def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -
 def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[str, Json]]:
     """Returns the cells of the training part of a table, and what its description declares.
 
-    Args:
-        name: The name of the data set, as tfds knows it.
-        texts: The columns of texts that are wanted.
-
-    Raises:
-        UserError: Naming the data set and the mend.
+    Of its columns of texts those in `texts` are wanted.
     """
     builder = prepared(name, False, console.confirm)
     described = Description(name, builder.info)
@@ -403,16 +343,7 @@ def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[st
 
 
 def records(name: str, builder: Any, split: str) -> Iterator[Any]:
-    """Yields the records of one split, in the order of the files.
-
-    Args:
-        name: The name of the data set, for errors.
-        builder: What `prepared` returns.
-        split: The name of the split.
-
-    Raises:
-        UserError: The files cannot be read.
-    """
+    """Yields the records of one split, in the order of the files."""
     with _failures(name, f"be read (split {split!r})", "prepare it again, with "
                    f"file_format='{FILE_FORMAT}', and set TFDS_DATA_DIR to its folder"):
         yield from _records(builder, split)
@@ -431,7 +362,6 @@ def _undescribed(data: Dataset, shape: tuple[int | None, ...], image_size: int |
 
 
 def _folder() -> str:
-    """Returns the folder of prepared data sets."""
     return os.path.expanduser(os.environ.get("TFDS_DATA_DIR", DEFAULT_FOLDER))
 
 
@@ -454,13 +384,12 @@ def _builder(name: str) -> Any:
 
 def _prepare(name: str, builder: Any, download: bool, confirm: Callable[[str], bool | None]
              ) -> None:
-    """Downloads and prepares a data set, once the user agreed."""
     what = f"tfds:{name} is not prepared under {_folder()}"
     if not download:
         agreed = confirm(f"{what}. Download {_size(builder)} and prepare it there?")
         if not agreed:
-            raise UserError(f"{what}; pass --download to download {_size(builder)} and prepare it, "
-                            "or set TFDS_DATA_DIR to the folder where it is")
+            raise UserError(f"{what}; pass {option('download', True)} to download {_size(builder)} "
+                            "and prepare it, or set TFDS_DATA_DIR to the folder where it is")
     with _failures(name, "be prepared", "prepare it where there is a network and TensorFlow, and "
                    "set TFDS_DATA_DIR"):
         builder.download_and_prepare(file_format=FILE_FORMAT)
@@ -496,7 +425,6 @@ def _reason(error: Exception) -> str:
 
 
 def _records(builder: Any, split: str) -> Iterable[Any]:
-    """Returns the records of one split, in the order of the files."""
     import tensorflow_datasets
 
     formats = builder.info.available_file_formats()

@@ -25,6 +25,7 @@ import numpy as np
 
 from dpgen_jax.core import run_folder as run_metrics
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts, without_empty_slots
@@ -250,10 +251,10 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
     if (isinstance(dataset.spec, ImageSpec) and "fidelity" in options.metrics
             and n_test < needed):
         raise UserError(f"{dataset.name} has {n_test} held-out records, and fidelity needs "
-                        f"{needed}; hold out more, or name other --metrics")
+                        f"{needed}; hold out more, or name other {option('metrics')}")
     if options.samples is not None and options.samples < release.spec.classes:
         raise UserError(f"{options.samples} samples for {release.spec.classes} classes; pass "
-                        f"--samples {100 * release.spec.classes} or more")
+                        f"{option('samples', 100 * release.spec.classes)} or more")
     if isinstance(release.spec, TableSpec):
         return _header("table", dataset, release) | _table(
             release, release.spec, dataset, options, log)
@@ -279,8 +280,8 @@ def _test(dataset: Dataset) -> Images:
     """Return the held-out records and labels of a data set that has some."""
     if dataset.x_test is None or dataset.y_test is None:
         raise UserError(f"{dataset.name} has no held-out part to test on; add one (csv: "
-                        "--test-csv FILE; npz: x_test and y_test; folder: test/CLASS), or train "
-                        "and evaluate with --test-fraction 0.2")
+                        f"{option('test_csv', 'FILE')}; npz: x_test and y_test; folder: "
+                        f"test/CLASS), or train and evaluate with {option('test_fraction', 0.2)}")
     return dataset.x_test, dataset.y_test
 
 
@@ -304,7 +305,8 @@ def check(spec: Spec, dataset: Dataset) -> None:
     if known != spec:
         raise UserError(f"{dataset.name} holds {_text(dataset.spec)}, the release makes "
                         f"{_text(spec)}{_difference(dataset.spec, spec)}; name the data set it was "
-                        "trained on, with the same --image-size, --attribute or --schema")
+                        f"trained on, with the same {option('image_size')}, {option('attribute')} "
+                        f"or {option('schema')}")
     _test(dataset)
 
 
@@ -377,7 +379,7 @@ def _timed(name: str, part: Callable[[], Json]) -> Json:
 def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluation, log: Log
            ) -> Json:
     if options.inception_weights:
-        raise UserError("--inception-weights is for images; this release makes a table")
+        raise UserError(f"{option('inception_weights')} is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
     tables = bundle.tables(release.method, release.config, spec, release.model, release.privacy)

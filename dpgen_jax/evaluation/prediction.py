@@ -47,11 +47,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import listed
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import Log, pick, silent, summary
@@ -363,8 +363,8 @@ def named_targets(spec: TableSpec, names: Sequence[str]) -> list[Target]:
     columns = {column.name: column for column in spec.all_columns}
     for name in names:
         if name not in columns:
-            raise UserError(f"--targets {name}: no such column{nearest(name, columns)}; known: "
-                            f"{listed(columns)}")
+            raise UserError(f"{option('targets', name)}: no such column{nearest(name, columns)}; "
+                            f"known: {listed(columns)}")
     targets = [Target(spec, columns[name]) for name in dict.fromkeys(names)]
     return [target for target in targets if not target.is_label]
 
@@ -463,10 +463,10 @@ def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
         names = [text] if text in columns else [name.strip() for name in text.split(",")]
         for name in names:
             if name not in columns:
-                raise UserError(f"--by {text}: no such column {name!r}{nearest(name, columns)}; "
-                                f"known: {listed(columns)}")
+                raise UserError(f"{option('by', text)}: no such column "
+                                f"{name!r}{nearest(name, columns)}; known: {listed(columns)}")
         if len(set(names)) < len(names):
-            raise UserError(f"--by {text}: a column is named twice; name each once")
+            raise UserError(f"{option('by', text)}: a column is named twice; name each once")
         groupings.append(Grouping(spec, tuple(columns[name] for name in names)))
     return groupings
 
@@ -550,11 +550,11 @@ def _values(column: Column, values: np.ndarray) -> Iterator[tuple[str, tuple[flo
             yield name, (code, code)
     elif len(known):
         edges = np.array([column.low, *np.unique(np.quantile(known, QUARTERS)), column.high])
-        texts = forms.texts(column, edges)
+        texts = transform.texts(column, edges)
         for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False), 1):
             last = high if i == len(edges) - 1 else np.nextafter(high, -np.inf)
             yield f"{column.name} {texts[i - 1]} to {texts[i]}", (low, last)
-    for value, text in zip(column.special, forms.texts(column, np.array(column.special)),
+    for value, text in zip(column.special, transform.texts(column, np.array(column.special)),
                            strict=True):
         yield f"{column.name} {text}", (value, value)
     if column.nullable:

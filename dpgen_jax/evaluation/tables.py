@@ -32,7 +32,7 @@ from dpgen_jax.core import arrays
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals, prediction
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.prediction import CLASSIFIERS, Scores, fit_model, judge_models
@@ -210,9 +210,9 @@ def bin_names(column: Column) -> list[str]:
     else:
         edges = transform.from_unit(column, np.linspace(0, 1, marginals.BINS + 1))
         lows, highs = edges[:-1], edges[1:]
-    ranges = zip(forms.texts(column, lows), forms.texts(column, highs), strict=True)
+    ranges = zip(transform.texts(column, lows), transform.texts(column, highs), strict=True)
     return [*(low if low == high else f"{low} to {high}" for low, high in ranges),
-            *forms.texts(column, np.array(column.special)), "null"]
+            *transform.texts(column, np.array(column.special)), "null"]
 
 
 def label_shares(draws: Sequence[Rows], test: Rows, spec: TableSpec) -> list[Json]:

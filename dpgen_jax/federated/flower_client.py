@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 from dpgen_jax.federated import wire
 
 app = ClientApp()
@@ -58,8 +58,8 @@ def relay(message: Message, context: Context) -> Message:
     try:
         path = context.node_config.get("socket")
         if path is None:
-            raise UserError("--node-config lacks socket: the one that the client's own process "
-                            "named")
+            raise UserError(f"{option('node_config')} lacks socket: the one that the client's own "
+                            "process named")
         about, arrays = wire.request(Path(str(path)), about, arrays)
     except UserError as error:
         log(ERROR, "%s", error)

@@ -19,6 +19,7 @@ from dpgen_jax import methods
 from dpgen_jax.aggregation.mechanism import LocalMechanism
 from dpgen_jax.core import config as configs
 from dpgen_jax.core.config import Runtime, from_json, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import parse_json
 from dpgen_jax.core.types import Method, PyTree, Spec, UserError
 from dpgen_jax.release import contents
@@ -102,7 +103,7 @@ def local_mechanism(method: Method) -> LocalMechanism:
     """
     if not isinstance(method.mechanism, LocalMechanism):
         raise UserError("these terms add noise at the server, so that answers would leave the "
-                        "clients bare; a federation needs --federated")
+                        f"clients bare; a federation needs {option('federated')}")
     return method.mechanism
 
 

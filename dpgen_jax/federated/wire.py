@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 
 MAX_BYTES = 2**31
 PATIENCE = 60.0
@@ -110,8 +110,8 @@ def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None)
             server.bind(str(path))
             os.chmod(path, 0o660)
         except OSError as error:
-            raise UserError(f"{path} cannot be a socket ({error}); give a short --socket on a "
-                            "local disk") from None
+            raise UserError(f"{path} cannot be a socket ({error}); give a short {option('socket')} "
+                            "on a local disk") from None
         server.listen()
         ready()
         try:

@@ -1,8 +1,8 @@
 """The registry of methods, one file for each.
 
-A method's file has `Config`, `mechanism(config, spec)` and `build(config, spec, runtime)`, and,
-where its paper has another accounting, `published(config, delta)`. A new method adds its file, a
-file of presets, a file of tests, and its row in `about.ABOUT`.
+A method's file has `Config`, `mechanism(config, spec)`, `build(config, spec, runtime)` and
+`PRESETS`, and, where its paper has another accounting, `published(config, delta)`. A new method
+adds its file, a file of tests, and its row in `about.ABOUT`.
 """
 
 import importlib

@@ -36,7 +36,7 @@ ABOUT = {
         'Approach to Differentially Private Synthetic Data", 2021'),
     "mixture": About(
         "images", "every record: its image in its class, then in a cell of the class; with "
-        "--classifier its gradient too",
+        "a classifier its gradient too",
         'this library; its noisy moments are those of Dwork, Talwar, Thakurta and Zhang, '
         '"Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component Analysis", '
         'STOC 2014'),
@@ -62,7 +62,7 @@ ABOUT = {
         'Private Data Generator via Private Aggregation of Teacher Discriminators", NeurIPS '
         '2021', 71),
     "gswgan": About(
-        "images", "critics: clipped gradients at fakes; --federated for clients",
+        "images", "critics: clipped gradients at fakes; federated for clients",
         'Chen, Orekondy and Fritz, "GS-WGAN: A Gradient-Sanitized Approach for Learning '
         'Differentially Private Generators", NeurIPS 2020', 96),
     "dpac": About(

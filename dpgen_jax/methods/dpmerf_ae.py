@@ -27,7 +27,8 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
-from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
+from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
+from dpgen_jax.methods.shared.presets import GLYPHS, Preset, serving
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam, descend
 from dpgen_jax.nets.image import GeneratorNet
@@ -142,8 +143,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                       lambda key, codes: codes, config.generator.latent_distribution)
     released_by, adam = mechanism(config, spec), config.ae_optimiser.transformation()
     columns, blocks = released_by.shape[1], spec.classes * features.columns
-    unravel = ravel_pytree(jax.tree.map(
-        lambda a: jnp.zeros(a.shape), jax.eval_shape(net.init, jax.random.key(0))))[1]
+    unravel = unraveller(net)
     of_class = of_each_class("fakes", config.fakes, spec.classes)
     ae_steps = (config.steps or config.embedding_steps + 1) - config.embedding_steps
 
@@ -209,3 +209,24 @@ def published(config: Config, delta: float) -> Published | None:
     if not config.records:
         return None
     return formulas.dpmerf_ae(config.records, config.batch, config.sigma or 0.0, delta)
+
+
+# Presets of DP-MERF on codes.
+#
+# The paper's first version prints only noise and steps, and its code is gone: all settings are
+# this library's.
+
+OURS = ("this library, for the autoencoder variant of Harder, Adamczewski and Park, "
+        "arXiv 2002.11603v1, whose settings are lost")
+
+_config = Config(batch=600, steps=350, embedding_steps=50)
+_eps10 = Preset(_config, ImageSpec(28, 28, 1, 10), 10.0, 1e-5, 60000, OURS)
+
+PRESETS = {
+    "glyphs": dataclasses.replace(_eps10, spec=GLYPHS, records=30000,
+                                  dataset="glyphs"),
+    "mnist-eps10": _eps10,
+    "mnist-eps1": dataclasses.replace(_eps10, epsilon=1.0),
+}
+PRESETS = serving(PRESETS, ("mnist-eps10", "mnist-eps1"),
+                  {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"})

@@ -27,6 +27,7 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime, require_decay, require_not_negative, require_positive
 from dpgen_jax.core.types import EMPTY, Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig
+from dpgen_jax.methods.shared.presets import GLYPHS, Preset, numbers
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
@@ -115,7 +116,6 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 
     Args:
         config: The configuration, with `sigma` set, or None for no noise.
-        spec: The schema of the records; D features each.
 
     Raises:
         UserError: Where the noise is larger than can be drawn for D features.
@@ -136,7 +136,6 @@ def transport_moves(config: Config, x: Array, labels: Array, y: Array, y_labels:
     with respect to a row is its distance to its barycentre under P.
 
     Args:
-        config: The configuration.
         x: float32 [B, D].
         labels: int32 [B].
         y: float32 [m, D].
@@ -213,3 +212,19 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=net.draw)
+
+
+# Presets of DP-Sinkhorn with teachers, the example of `docs/how-to/add-a-method.md`.
+#
+# They were not tuned: the method is here to show how one is added.
+
+OURS = "this library: not tuned"
+
+PRESETS = {
+    "glyphs": Preset(Config(teachers=300, generator=GeneratorNet(16, 64, 32),
+                            g_optimiser=Adam(2e-3)),
+                     GLYPHS, 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
+    "table": Preset(Config(teachers=200, generator=GeneratorNet(latent=16, hidden=128),
+                           g_optimiser=Adam(2e-3)),
+                    numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
+}

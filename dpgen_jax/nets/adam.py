@@ -61,12 +61,6 @@ class Adam:
 
         Args:
             moments: "float32" or "bfloat16", the precision in which the moments are stored.
-
-        Returns:
-            An optax transformation, whose state is an `AdamState`.
-
-        Raises:
-            UserError: for another precision.
         """
         if moments not in _STORED:
             raise UserError(f"moments: '{moments}' is not one of {', '.join(_STORED)}")
@@ -109,8 +103,6 @@ def moving_average(average: PyTree, params: PyTree, decay: float, count: Array) 
     """Continues a moving average of parameters.
 
     Args:
-        average: the average so far.
-        params: the new parameters.
         decay: of the average; at first, while it is longer than the history, a plain mean is taken.
         count: how many parameters there were, these included.
     """

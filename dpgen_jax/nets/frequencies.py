@@ -65,7 +65,6 @@ def restored(low: Array, spec: ImageSpec, count: int) -> Array:
 
     Args:
         low: float32 [..., M], as `frequencies` returns them.
-        spec: The schema of the images.
         count: As for `frequencies`.
 
     Returns:
@@ -85,7 +84,6 @@ def n_frequencies(spec: ImageSpec, count: int) -> int:
     """Returns M, the number of values that `frequencies` returns.
 
     Args:
-        spec: The schema of the images.
         count: Frequencies a side, at most.
     """
     return sum(min(most, spec.height) * min(most, spec.width)
@@ -122,11 +120,7 @@ BRIGHTNESS = 0.25
 
 
 def n_features(spec: ImageSpec) -> int:
-    """Returns F, the features of an image.
-
-    Args:
-        spec: The schema of the images.
-    """
+    """Returns F, the features of an image."""
     return _places(spec.height) * _places(spec.width) * (DIRECTIONS + spec.channels)
 
 

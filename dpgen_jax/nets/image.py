@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.config import later, require_decay
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.nets.convolution import (
     batch_norm,
@@ -111,9 +112,9 @@ def check_widths(net: object) -> None:
 def check_size(spec: ImageSpec) -> None:
     """Raises UserError unless height and width are multiples of 4: both networks halve twice."""
     if spec.height % 4 or spec.width % 4 or min(spec.height, spec.width) < 4:
+        side = max(4, 4 * round(max(spec.height, spec.width) / 4))
         raise UserError(f"images: {spec.height} x {spec.width} pixels are not multiples of 4; "
-                        "resize them, for example with --image-size "
-                        f"{max(4, 4 * round(max(spec.height, spec.width) / 4))}")
+                        f"resize them, for example with {option('image_size', side)}")
 
 
 class Generator(nn.Module):
@@ -161,12 +162,7 @@ class Generator(nn.Module):
 def join(x: Array, onehot: Array) -> Array:
     """Joins the label to x as further channels, constant over each map.
 
-    Args:
-        x: [N, ..., c].
-        onehot: [N, classes].
-
-    Returns:
-        [N, ..., c + classes].
+    From `x` [N, ..., c] and `onehot` [N, classes] to [N, ..., c + classes].
     """
     maps = onehot.reshape(len(onehot), *[1] * (x.ndim - 2), onehot.shape[-1])
     return jnp.concatenate([x, jnp.broadcast_to(maps, (*x.shape[:-1], onehot.shape[-1]))], -1)
@@ -196,7 +192,6 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
     """Draws weights as published, from shapes by name.
 
     Args:
-        key: of all draws.
         convolutional: kernels that are truncated normal with scale 0.02.
         linear: kernels that are normal with standard deviation 0.02.
         zeros: offsets.

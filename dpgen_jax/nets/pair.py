@@ -92,7 +92,6 @@ class Generator:
         """Generates fakes for training, normalised with the statistics of this call.
 
         Args:
-            params: the weights.
             z: [N, latent].
             labels: int [N].
 
@@ -158,9 +157,6 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
     """Returns the two networks for records of this schema.
 
     Args:
-        spec: the schema.
-        generator: widths of the generator.
-        discriminator: widths of the discriminator.
         layers: those of the published code or of the paper, for images (`nets.image`); this
             library's or those of the paper, for tables (`nets.table`).
 

@@ -89,7 +89,6 @@ def spectral_init(key: Array, uniform: Shapes, normal: Shapes) -> tuple[Arrays, 
     PyTorch's defaults, as the published codes keep them.
 
     Args:
-        key: of all draws.
         uniform: linear layers and convolutions: uniform within 1 / sqrt(inputs of an output), as
             are their biases `<name>_bias` [out].
         normal: embeddings: normal with variance 1, and no bias. Vectors have uniform directions.

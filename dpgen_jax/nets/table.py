@@ -82,9 +82,7 @@ def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
     """Draws encoded rows from fake ones.
 
     Args:
-        key: of the draws.
         fakes: [N, F] in [0, 1].
-        spec: the schema.
 
     Returns:
         [N, F]: each one-hot and each null flag drawn with its probabilities, values as they are.

@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import Any
 
 from dpgen_jax import methods, presets
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec
 from dpgen_jax.methods import about, prototypes
@@ -39,11 +39,7 @@ def reached() -> list[Json]:
 
 
 def reached_on_tables(method: str) -> list[str]:
-    """Returns lines that compare a method on tables with the one that is chosen for them.
-
-    Args:
-        method: Its name.
-    """
+    """Returns lines that compare a method on tables with the one that is chosen for them."""
     rows = {(row["method"], row["epsilon"], row["data"].split(" (")[0]): row["score"]
             for row in reached() if row["kind"] == "table"}
     shown = []
@@ -164,21 +160,13 @@ def public_name(dataset: str, attribute: str | None = None) -> str:
 
 
 def kind_of(dataset: str) -> str:
-    """Returns the key of `BEST` that a data set most likely has; only npz: may hold either.
-
-    Args:
-        dataset: KIND or KIND:PLACE.
-    """
+    """Returns the key of `BEST` that a data set most likely has; only npz: may hold either."""
     return "table" if dataset.partition(":")[0] in (
         "csv", "parquet", "adult", "breast_cancer") else "images"
 
 
 def method_for(kind: str) -> tuple[str, str]:
-    """Returns the method that does best on a kind of data, of those that are here, and why.
-
-    Args:
-        kind: A key of `BEST`.
-    """
+    """Returns the method that does best on a kind of data, of those that are here, and why."""
     name, why = next(pair for pair in BEST[kind] if pair[0] in methods.NAMES
                      and _general(presets.all_of(pair[0]), kind))
     return name, f"no method was named, and {name} is taken as {why}"
@@ -188,7 +176,6 @@ def provisional(method: str, dataset: str) -> str:
     """Returns the preset whose values flags have before the data are read, as `--help` shows them.
 
     Args:
-        method: The name of a method.
         dataset: KIND or KIND:PLACE, or `federated`.
     """
     known, name = presets.all_of(method), public_name(dataset)
@@ -203,20 +190,16 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
     """Chooses the preset of a method for data of which the user named none.
 
     Args:
-        method: The name of a method.
-        facts: What is public of the data.
         epsilon: The budget; None where the user states none.
         tuned: Whether the user sets fields of the configuration, and so knows what is wanted.
-
-    Returns:
-        The choice.
 
     Raises:
         UserError: No preset of the method is for such data; it names the methods that have one.
     """
     epsilon = EPSILON[facts.kind] if epsilon is None else epsilon
     if not epsilon > 0:
-        raise UserError(f"epsilon must be above 0, got {epsilon}; for example --epsilon 1")
+        raise UserError(f"epsilon must be above 0, got {epsilon}; for example "
+                        f"{option('epsilon', 1)}")
     known = presets.all_of(method)
     if own := {name: preset for name, preset in known.items() if _is_of(preset, facts)}:
         name = min(own, key=lambda name: _distance(own[name].epsilon, epsilon))
@@ -347,7 +330,6 @@ def help_text(program: str, method: str = "") -> str:
     """Returns the short help.
 
     Args:
-        program: How the command is called.
         method: The method that the user named, whose presets are listed; empty for none.
 
     Raises:

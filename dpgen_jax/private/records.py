@@ -55,6 +55,7 @@ from typing import cast
 import numpy as np
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, Subjects, UserError, unseal
 
 # The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
@@ -92,8 +93,9 @@ def check_partition(n_records: int, n_units: int, what: str = "records") -> None
         raise UserError(f"teachers is {n_units}: at least 1 is needed")
     if n_records < n_units:
         raise UserError(
-            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: every teacher needs "
-            f"at least one; pass --teachers (or --critics) {max(1, n_records // 15)}, for example")
+            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: every teacher needs at "
+            f"least one; pass {option('teachers')} (or {option('critics')}) "
+            f"{max(1, n_records // 15)}, for example")
 
 
 def assign(n_records: int, n_units: int, key: bytes) -> Partition:

@@ -20,6 +20,7 @@ from dpgen_jax import methods
 from dpgen_jax.aggregation.single_releases import class_prior
 from dpgen_jax.core import arrays, files, storage
 from dpgen_jax.core.config import from_json, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import json_bytes, write_together
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import (
@@ -620,7 +621,7 @@ def _read(root: Path) -> Release:
     path = root / "generator.safetensors"
     if not path.exists():
         raise UserError(f"cannot read {path}: it is missing; the run has no release yet, finish it "
-                        "with --resume")
+                        f"with {option('resume', True)}")
     data = files.read_bytes(path)
     if hashlib.sha256(data).hexdigest() != described.get("generator_sha256"):
         raise UserError(f"{path} is damaged: its SHA-256 differs from the one in config.json")

@@ -12,6 +12,7 @@ from typing import Any, Required, TypedDict
 
 from dpgen_jax import methods
 from dpgen_jax.core.config import from_json, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
@@ -163,8 +164,8 @@ def located(root: Path) -> Path:
     if (root / "release").is_dir():
         root = root / "release"
     if (root / "ledger.jsonl").is_file():
-        raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
-                        f"{root}")
+        raise UserError(f"the run in {root} has no release yet; finish it with train "
+                        f"{option('resume', root)}")
     if not (root / "config.json").is_file():
         within = sorted(str(path.parent) for path in root.glob("*/ledger.jsonl"))
         hint = f"; there are runs in it: {', '.join(within[:3])}" if within else ""
@@ -184,8 +185,8 @@ def refuse_shared(place: Path, holds: str) -> None:
         UserError: It lies in a release, or in an exported one.
     """
     if any((path / "privacy.json").exists() for path in (place, *place.resolve().parents)):
-        raise UserError(f"--out {place} lies in a release, which is shared, and {holds}; name "
-                        "another place")
+        raise UserError(f"{option('out', place)} lies in a release, which is shared, and {holds}; "
+                        "name another place")
 
 
 def described(path: Path) -> Json:

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from dpgen_jax.core.types import Column, Method, PyTree, TableSpec
-from dpgen_jax.data.table import constraints, forms, transform
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.methods.shared.table_plan import Wanted
 from dpgen_jax.release.sampling import Conditions, candidates
 
@@ -84,7 +84,7 @@ def _wanted(column: Column, place: int, conditions: Conditions) -> Wanted:
         return Wanted(tuple(met.tolist()))
     # What is rounded to the ends belongs to them; of whole numbers the ends are themselves.
     size = 0.0 if column.kind == "integer" and column.scale == "linear" else (
-        1.0 if column.kind == "integer" else forms.step(column) or 0.0)
+        1.0 if column.kind == "integer" else transform.step(column) or 0.0)
     ends = np.array([inside.min() - size / 2, inside.max() + size / 2])
     low, high = transform.unit(column, ends).tolist()
     return Wanted(tuple(met[apart].tolist()), low, high)

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 from dpgen_jax.core import arrays, run_folder
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 from dpgen_jax.release.render import visible
 
 TILE = 56
@@ -214,7 +214,7 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
 def _numbers(column: Column, values: np.ndarray) -> list[str]:
     """Short texts of numbers, dates or times."""
     if column.written != "plain" or column.unit:
-        return [short(text) for text in forms.texts(column, values)]
+        return [short(text) for text in transform.texts(column, values)]
     return [f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.4g}"
             for value in values.tolist()]
 

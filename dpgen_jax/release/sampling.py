@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.constraints import Finished
 
 LABEL = "label"
@@ -106,7 +106,7 @@ class Conditions:
             values = codes[:, condition.place]
             kept &= condition.met(values)
             if condition.column.kind == "continuous":  # six digits are written
-                kept &= condition.met(forms.rounded(condition.column, values))
+                kept &= condition.met(transform.rounded(condition.column, values))
         return kept
 
 
@@ -190,7 +190,7 @@ def _of_value(name: str, value: object, columns: Named) -> Condition:
 def _text(value: object, column: Column) -> str:
     """Returns a value as a file holds it."""
     is_null = str(value) in NULLS and not isinstance(value, str)
-    return NULL if is_null else forms.python_text(value, column)
+    return NULL if is_null else transform.python_text(value, column)
 
 
 def _unknown(name: str, columns: Named) -> UserError:
@@ -255,11 +255,11 @@ def _code(text: str, column: Column, value: str) -> float:
                             f"{nearest(value, column.categories)}; known: "
                             f"{', '.join(column.categories[:20])}")
         return float(column.categories.index(value))
-    code = forms.reader(column)(value)
+    code = transform.reader(column)(value)
     if code is None and column.unit:  # a number may be without its unit
-        code = forms.number(value)
+        code = transform.number(value)
     if code is None or (column.kind == "integer" and not code.is_integer()):
-        kind = column.kind if forms.is_plain(column) else f"a {forms.what(column)}"
+        kind = column.kind if transform.is_plain(column) else f"a {transform.what(column)}"
         raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
     return code
 
@@ -271,8 +271,8 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
-              else f"lies from {column.low:g} to {column.high:g}" if forms.is_plain(column)
-              else "lies from {} to {}".format(*forms.texts(column, np.array(
+              else f"lies from {column.low:g} to {column.high:g}" if transform.is_plain(column)
+              else "lies from {} to {}".format(*transform.texts(column, np.array(
                   [column.low, column.high]))))
     raise UserError(f"no record can meet {texts}: column {column.name} {within} in the schema")
 
@@ -470,7 +470,7 @@ class Sampler:
             raise UserError(
                 f"{self.found:,} of {self.n:,} records that meet "
                 f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; ask "
-                "for fewer, widen the conditions, or raise --max-tries")
+                f"for fewer, widen the conditions, or raise {option('max_tries')}")
 
 
 class _Shares:

@@ -25,7 +25,7 @@ from dpgen_jax.version import __version__
 
 SOURCES = (
     "version", "core/__init__", "core/errors", "core/schema", "data/table/__init__",
-    "data/table/forms", "data/table/transform", "data/table/constraints",
+    "data/table/transform", "data/table/constraints",
     "release/__init__", "release/files", "release/sampling", "release/standalone/__init__",
     "release/standalone/program", "release/standalone/records")
 """The files of this library that a folder holds."""

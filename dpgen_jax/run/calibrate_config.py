@@ -11,6 +11,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Unit, at_most
 from dpgen_jax.core.types import BudgetExceeded, Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
@@ -52,8 +53,8 @@ def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, boug
     if math.isinf(budget.epsilon) and config.sigma is None:
         config = dataclasses.replace(config, sigma=0.0)
     if config.sigma is None and config.steps is None:
-        raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
-                        "--sigma, and the steps are found")
+        raise UserError(f"neither sigma nor steps is set; pass {option('steps')}, and the noise is "
+                        f"found, or {option('sigma')}, and the steps are found")
     spent = _affordable_side_releases(budget, bought)
 
     def events(config: MethodConfig, steps: int) -> Events:
@@ -79,16 +80,17 @@ def _check_promise(config: MethodConfig, budget: Budget, of_records: Events) -> 
     `of_records` was bought at the level of single records.
     """
     if not budget.epsilon > 0:
-        raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example --epsilon 1")
+        raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example "
+                        f"{option('epsilon', 1)}")
     if math.isfinite(budget.epsilon):
         composition.check_budget(budget.epsilon, budget.delta)
     if config.accounting != "proven" and math.isfinite(budget.epsilon):
-        raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
-                        "that you know, or leave it out")
+        raise UserError(f"{option('accounting', 'as-published')} proves no epsilon; pass "
+                        f"{option('epsilon', 'inf')} to say that you know, or leave it out")
     if config.protects_clients and (budget.class_epsilon or of_records):
         raise UserError("class counts and entries of a schema are bought at the level of single "
-                        "records, which does not cover a client; leave out --class-epsilon, and "
-                        "declare the schema")
+                        "records, which does not cover a client; leave out "
+                        f"{option('class_epsilon')}, and declare the schema")
 
 
 def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
@@ -97,9 +99,10 @@ def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
     epsilon = composition.epsilon_of(spent, budget.delta)
     if not epsilon < budget.epsilon:
         raise BudgetExceeded(
-            f"class counts, the schema's purchases and the release that judges cost epsilon "
+            "class counts, the schema's purchases and the release that judges cost epsilon "
             f"{at_most(epsilon, 4)} of {budget.epsilon:g}, and nothing is left to train with; "
-            "raise --epsilon, or lower --class-epsilon, --schema-epsilon or that release's")
+            f"raise {option('epsilon')}, or lower {option('class_epsilon')}, "
+            f"{option('schema_epsilon')} or that release's")
     return spent
 
 
@@ -110,13 +113,14 @@ def _require_affordable(config: MethodConfig, budget: Budget, events: Events) ->
         raise BudgetExceeded(
             f"{config.steps} steps with sigma {config.sigma:g} need epsilon {at_most(needed, 4)} "
             f"at delta {budget.delta:g}, above the budget of {budget.epsilon:g}; leave out "
-            "--sigma or --steps to have it found")
+            f"{option('sigma')} or {option('steps')} to have it found")
 
 
 def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
               ) -> Callable[[float], Callable[[int], Events]]:
     """From sigma to the events of steps; BudgetExceeded for more noise than can be drawn."""
-    fewer = f", or lower --steps{' or --batch' * hasattr(config, 'batch')}" * (config.steps != 1)
+    fields = ("steps", *["batch"] * hasattr(config, "batch"))
+    fewer = f", or lower {' or '.join(map(option, fields))}" * (config.steps != 1)
 
     def of(sigma: float) -> Callable[[int], Events]:
         try:
@@ -128,6 +132,6 @@ def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
                 raise
             raise BudgetExceeded(
                 f"epsilon {budget.epsilon:g} over {config.steps} steps needs more noise than can "
-                f"be drawn ({error}); raise --epsilon{fewer}") from error
+                f"be drawn ({error}); raise {option('epsilon')}{fewer}") from error
 
     return of

@@ -19,6 +19,7 @@ from dpgen_jax import methods
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core import arrays, files, hosts
 from dpgen_jax.core.config import Compute, Moments, Runtime
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Records, Spec, UserError, no_state
 from dpgen_jax.data import Dataset
@@ -184,8 +185,8 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
     """
     built = methods.get(method).build(config, spec, runtime)
     if runtime.state != "device" and not keeps_state(built):
-        log(f"note: the units of {method} keep nothing from step to step, so --state "
-            f"{runtime.state} changes nothing")
+        log(f"note: the units of {method} keep nothing from step to step, so "
+            f"{option('state', runtime.state)} changes nothing")
         runtime = dataclasses.replace(runtime, state="device")
     if moments and runtime.moments == Runtime.moments:
         return dataclasses.replace(runtime, moments=moments)
@@ -193,8 +194,8 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
     if runtime.moments != "float32" or needed < MEMORY_SHARE * available:
         return runtime
     log(f"note: the teachers would take {needed / 1e9:.0f} GB of {available / 1e9:.0f} GB memory; "
-        "their moments are kept in bfloat16 (as with --moments bfloat16); --state disk would keep "
-        "them as they are")
+        f"their moments are kept in bfloat16 (as with {option('moments')} bfloat16); "
+        f"{option('state', 'disk')} would keep them as they are")
     return dataclasses.replace(runtime, moments="bfloat16")
 
 
@@ -294,7 +295,7 @@ def check_memory(method: Method, runtime: Runtime = Runtime()) -> None:
                         "released, or leave columns out")
     available = room(runtime)
     if needed > available:
-        mend = "--state disk, or " * keeps_state(method)
+        mend = f"{option('state', 'disk')}, or " * keeps_state(method)
         raise UserError(f"the state of {method.mechanism.n_units:,} units takes "
                         f"{needed / 1e9:.1f} GB, and the memory here is {available / 1e9:.1f} GB: "
                         f"choose {mend}fewer units or smaller networks, or devices with more "
@@ -319,7 +320,8 @@ def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None
         needed, what = 2 * needed, "the state of this run and one checkpoint take"
     if needed > free:
         raise UserError(f"{what} {needed / 1e9:.1f} GB, and the disk of {root} has "
-                        f"{free / 1e9:.1f} GB free: free some space, or choose another --out")
+                        f"{free / 1e9:.1f} GB free: free some space, or choose another "
+                        f"{option('out')}")
 
 
 def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
@@ -360,14 +362,15 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     batch_capacity = mechanism.schedule.batch_capacity
     available = jax.local_devices()
     if runtime.devices > len(available):
-        raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
+        raise UserError(f"{option('devices', runtime.devices)}: only {len(available)} are there")
     if runtime.state != "device" and hosts.count() > 1:
-        raise UserError(f"--state {runtime.state} is for one process; leave it out, or start one")
+        raise UserError(f"{option('state', runtime.state)} is for one process; leave it out, or "
+                        "start one")
     if method.decomposes and runtime.devices > 1 and available[0].platform == "cpu":
         # The threads of the device that waits for the others' sums are those that it would need.
-        raise UserError(f"--devices {runtime.devices}: this method decomposes matrices, for which "
-                        "several devices of one CPU can wait for each other without end; leave "
-                        "--devices out, and one has all cores")
+        raise UserError(f"{option('devices', runtime.devices)}: this method decomposes matrices, "
+                        "for which several devices of one CPU can wait for each other without "
+                        f"end; leave {option('devices')} out, and one has all cores")
     fewest = min(Counter(device.process_index for device in jax.devices()).values())
     each = runtime.devices or _devices_by_default(method, available[:fewest])
     devices = tuple(device for process in range(hosts.count())
@@ -477,7 +480,7 @@ def _check_devices(records: int, state: int, unit: str) -> None:
             unit, f"take {_shown_size(records)} on each device, beside "
                   f"{_shown_size(state)} for the state of "
             f"units, and a device has {_shown_size(limit)}",
-            "take fewer records, more devices, or --state host")
+            f"take fewer records, more devices, or {option('state', 'host')}")
 
 
 def _too_large(unit: str, sizes: str, mend: str) -> UserError:

@@ -34,6 +34,7 @@ from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, LabelMechanism
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core.config import Budget, from_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, write_together
 from dpgen_jax.core.run_folder import FEDERATION, RunFolder, existing, read_json, write_json
 from dpgen_jax.core.terms import Unit, at_most
@@ -369,7 +370,8 @@ def _offer(root: Path) -> _Offer:
     files, mechanism, config = _run(root)
     if not isinstance(mechanism, ConfidentGNMax):
         raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
-                        "whose smooth sensitivity is proven; --data-dependent shows yours to you")
+                        f"whose smooth sensitivity is proven; {option('data_dependent')} shows "
+                        "yours to you")
     stored = contents.described(files.config)
     names = {"class_names": stored["class_names"]} if stored.get("class_names") else {}
     spec = contents.spec(stored["spec"] | names)
@@ -382,7 +384,8 @@ def _offer(root: Path) -> _Offer:
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
         raise UserError(f"{root} has charged its one sanitised release" + (
             "; another would need another run" if published(read(files.ledger)) else
-            ", that of the run whose release judges; publish its own from a run without --keep-best"
+            ", that of the run whose release judges; publish its own from a run without "
+            f"{option('keep_best')}"
             ))
     cost, delta = teacher_votes.sanitised_event(config.sanitiser), totals.header["delta"]
     claim = composition.epsilon_of((*_budget(totals.claim(), delta, totals.spent()), (cost, 1)),

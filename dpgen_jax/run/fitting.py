@@ -17,7 +17,7 @@ from dpgen_jax.accountant.events import add_up, as_written
 from dpgen_jax.core import errors, run_folder
 from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime, from_json, to_json
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.terms import Relation, at_most
 from dpgen_jax.core.types import ImageSpec, Private
 from dpgen_jax.data import Dataset, from_arrays
@@ -68,11 +68,12 @@ def require_size(name: str, preset: Preset, dataset: data.Dataset, image_size: i
     if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)) or image_size:
         return
     if (spec.height, spec.width) != (wanted.height, wanted.width):
-        keep = f", or --image-size {spec.height} to keep theirs" * (spec.height == spec.width)
+        keep = (f", or {option('image_size', spec.height)} to "
+                "keep theirs") * (spec.height == spec.width)
         raise UserError(
             f"preset {name} is for images of {wanted.height} x {wanted.width} pixels, and those of "
-            f"{dataset.name} have {spec.height} x {spec.width}; pass --image-size {wanted.height} "
-            f"to resize them{keep}")
+            f"{dataset.name} have {spec.height} x {spec.width}; pass "
+            f"{option('image_size', wanted.height)} to resize them{keep}")
 
 
 def noted_preset_data(name: str, preset: Preset, dataset: data.Dataset) -> data.Dataset:
@@ -234,7 +235,7 @@ def fit(
 
     log, notices = _teller(verbose), _Quiet() if not verbose else None
     remarks = () if isinstance(x, Dataset) else (ALL_GIVEN,)
-    with errors.spoken_in_python():
+    with errors.worded(on_command_line=False):
         if schema is not None or not hasattr(x, "columns"):
             if label is not None:
                 raise UserError(
@@ -318,7 +319,7 @@ class _Quiet(Notices):
 
 def _teller(verbose: bool) -> Any:
     """The function that prints a line of a run in the words of Python."""
-    return (lambda line: tell(errors.in_python_words(line))) if verbose else lambda line: None
+    return tell if verbose else lambda line: None
 
 
 def _alone(data: Any, x: object) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.run_folder import MEANING, RunFolder
 from dpgen_jax.core.types import Method, Private, PyTree, Records, UserError
 from dpgen_jax.private import records as sealing
@@ -44,14 +45,16 @@ def agree(plan: Plan) -> None:
         return
     if hosts.count() == 1:
         raise UserError("JAX was started with several processes, of which this run does not know; "
-                        "start it by `python -m dpgen_jax.train ... --coordinator auto`")
+                        "start it by `python -m dpgen_jax.train ... "
+                        f"{option('coordinator', 'auto')}`")
     public = plan.public_config
     hosts.agree("version of dpgen_jax or JAX", f"{__version__} {jax.__version__}")
     for name in MEANING:
         hosts.agree(name, digest({name: public.get(name)}))
     hosts.agree("number of devices", str(len(plan.layout.local)))
     # By another layout two processes would both count a unit, or neither would.
-    hosts.agree("layout of units (--chunk, --moments, kind of device)", _layout(plan))
+    hosts.agree(f"layout of units ({option('chunk')}, {option('moments')}, kind "
+                "of device)", _layout(plan))
     for name, value in dataclasses.asdict(plan.request.runtime).items():
         hosts.agree(f"--{name.replace('_', '-')}", str(value))
     hosts.agree("seed", str(plan.request.seed))
@@ -72,8 +75,8 @@ def require_shared(files: RunFolder) -> None:
     blind = [str(i) for i, there in enumerate(hosts.gather(True)) if not there]
     if blind:
         raise UserError(f"process {', '.join(blind)} does not see the run folder "
-                        f"{files.root.absolute()}, where all write their checkpoints; put --out on "
-                        "a disk that all processes have at the same place")
+                        f"{files.root.absolute()}, where all write their checkpoints; put "
+                        f"{option('out')} on a disk that all processes have at the same place")
 
 
 def _holds(folder: Path, run: str) -> bool:

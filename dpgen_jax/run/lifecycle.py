@@ -14,7 +14,7 @@ from dpgen_jax.accountant.events import to_json
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, option
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Column, Spec, TableSpec
 from dpgen_jax.data import Dataset
@@ -28,7 +28,7 @@ from dpgen_jax.run.planning import Log, Plan, Request, check, declare, plan, sum
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.stages import begin, deal, release, train
 
-__all__ = ["LAST", "Release", "Request", "SHOWN", "WIDTH", "datasets", "like_data", "load",
+__all__ = ["Release", "Request", "SHOWN", "WIDTH", "datasets", "like_data", "load",
            "purchase_lines", "refuse", "rehearsal_lines", "rehearse", "run"]
 
 
@@ -36,7 +36,11 @@ SHOWN = 2
 """The most results on like data that are named."""
 WIDTH = 20
 """The categories of a column that is supposed to be wide."""
-LAST = "nothing was written or spent; leave out --dry-run to train"
+
+
+def last_line() -> str:
+    """Returns the last line of a rehearsal."""
+    return f"nothing was written or spent; leave out {option('dry_run')} to train"
 
 
 def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
@@ -53,7 +57,7 @@ def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
     return [summary_lines(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
             planning.memory_line(plan),
             *like_data(plan.request.method, kind, plan.request.budget.epsilon,
-                                     next(iter(plan.protected.counts.values()))), LAST]
+                                     next(iter(plan.protected.counts.values()))), last_line()]
 
 
 def purchase_lines(method: str, config: MethodConfig, class_epsilon: float,
@@ -75,7 +79,7 @@ def purchase_lines(method: str, config: MethodConfig, class_epsilon: float,
             f"{at_most(budget.delta)}",
             *supposed.prices, _supposed(method, config, class_epsilon, supposed),
             *like_data(method, supposed.kind, budget.epsilon, count),
-            "the rest is known when that is bought, or declared", LAST]
+            "the rest is known when that is bought, or declared", last_line()]
 
 
 def datasets(supposed: Supposed) -> Iterator[Dataset]:

@@ -30,6 +30,7 @@ from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import files
 from dpgen_jax.core.config import MonitorOptions
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import write_together
 from dpgen_jax.core.run_folder import MetricsWriter, RunFolder, read_json, summary_writer
 from dpgen_jax.core.terms import Unit
@@ -195,7 +196,8 @@ def judge_rows(options: MonitorOptions, spec: Spec) -> Rows | None:
     if place is None:
         return None
     if isinstance(spec, TableSpec):
-        raise UserError("--public-dataset works for images; a table is judged by its own samples")
+        raise UserError(f"{option('public_dataset')} works for images; a table is judged by its "
+                        "own samples")
     if run is not None:
         release = load(run.root)
         _require_alike(place, release.spec, spec)
@@ -230,8 +232,8 @@ def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None
 
 def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:
     if found != spec:
-        raise UserError(f"--public-dataset {place} holds {found}, the run makes {spec}; name one "
-                        "of the same shape and classes")
+        raise UserError(f"{option('public_dataset', place)} holds {found}, the run makes {spec}; "
+                        "name one of the same shape and classes")
 
 
 SAMPLES = 2000
@@ -297,8 +299,9 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
             test on, and without tensorboardX.
     """
     if classifies and options.evaluate_every and options.public_dataset is None:
-        raise UserError("a classifier has no samples to evaluate; name a --public-dataset to test "
-                        "it on, or leave out --evaluate-every")
+        raise UserError("a classifier has no samples to evaluate; name a "
+                        f"{option('public_dataset')} to test it on, or leave out "
+                        f"{option('evaluate_every')}")
     if options.tensorboard:
         summary_writer()
     return judge_rows(options, spec)

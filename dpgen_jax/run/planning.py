@@ -20,6 +20,7 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.core import hosts, run_folder, storage
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import Unit, at_most
@@ -103,7 +104,8 @@ def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
         return data, config  # `refuse_subjects` names the method
     if not config.protects_clients:
         if clients is not None or alpha is not None:
-            raise UserError("--clients and --alpha need --federated, and a method that has it")
+            raise UserError(f"{option('clients')} and {option('alpha')} need "
+                            f"{option('federated')}, and a method that has it")
         return data, config
     if config.units_are_clients and clients is None and data.clients is None:
         clients = config.n_clients
@@ -145,7 +147,8 @@ def protected_by(method: Method, data: Dataset) -> Protected:
                          bought_from=bought)
     if data.clients is not None:
         if int(data.clients.max()) + 1 != units:
-            raise UserError(f"{data.name} does not name {units} clients; pass --clients N")
+            raise UserError(f"{data.name} does not name {units} clients; pass "
+                            f"{option('clients', 'N')}")
         sealing.by_client(data.clients, units, 1)  # refuses a client without records
         if not data.simulated:
             return Protected("client", {"clients": units}, data.notes, uncovered)
@@ -215,7 +218,7 @@ def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
     """
     if data.subjects is None:
         return
-    flag = f"--unit {data.subjects.column}"
+    flag = f"{option('unit', data.subjects.column)}"
     if not config.protects_subjects or config.protects_clients:
         raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; take "
                         "another method, or leave the option out and protect single records")
@@ -245,7 +248,8 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
                          for way, parts in ways.items())
         raise UserError(f"{data.name}: this would be published, and no epsilon covers it: {what}. "
                         "Declare it from what is known without the records, or pass "
-                        "--accept-uncovered, and the statement will say `not covered`")
+                        f"{option('accept_uncovered', True)}, and the statement will say `not "
+                        "covered`")
 
 
 def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> sealing.Partition:
@@ -498,7 +502,8 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         BudgetExceeded: Where the budget does not allow the request.
     """
     if request.resume and request.out is None:
-        raise UserError("--resume needs --out, the folder of the run to go on with")
+        raise UserError(f"{option('resume', True)} needs {option('out')}, the folder of the run to "
+                        "go on with")
     require_32_bits()
     spec = dataset.spec
     root = request.out or run_folder.default_root(request.method, dataset.name)
@@ -555,8 +560,9 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
     judged = monitor.judging_cost(request.monitor, request.config.protects_clients)
     if judged != declared.purchases[len(declared.purchases) - len(judged):]:
-        raise UserError(f"the run of --public-dataset {request.monitor.public_dataset} went on "
-                        "while this one started, and its release costs more now; start again")
+        raise UserError(f"the run of {option('public_dataset', request.monitor.public_dataset)} "
+                        "went on while this one started, and its release costs more now; start "
+                        "again")
     dataset = monitor.checked_judge(request.monitor, dataset, public_rows)
     protected = protected_by(method, dataset)
     if not request.accept_uncovered:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from dpgen_jax.core import hosts
 from dpgen_jax.core.cli import INCOMPLETE
 from dpgen_jax.core.console import Guarded, in_notebook, tell
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 
 TICK, SILENCE = 1.0, 60.0
@@ -111,7 +112,7 @@ class Stop:
         """Why the run was stopped, in words; empty where it was not."""
         if self.signal is not None:
             return "you interrupted it"
-        return "the time of --max-minutes is over" if self.out_of_time else ""
+        return f"the time of {option('max_minutes')} is over" if self.out_of_time else ""
 
     @property
     def exit_code(self) -> int:

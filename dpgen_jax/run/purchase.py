@@ -31,11 +31,12 @@ from dpgen_jax.aggregation.noise import MAX_SIGMA, MIN_SIGMA, BitSource, OsBits,
 from dpgen_jax.aggregation.single_releases import KINDS, NAMES, Survey
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import Relation, Unit, at_most
 from dpgen_jax.core.types import Column, Private, UserError
 from dpgen_jax.data.table import columns as table_columns
-from dpgen_jax.data.table import forms, parsing, readings, schema
+from dpgen_jax.data.table import parsing, readings, schema, transform
 from dpgen_jax.data.table.columns import NULLS
 from dpgen_jax.data.table.columns import column as checked
 from dpgen_jax.data.table.draft import AMONG, MAX_CATEGORIES, SPIKE, TAIL, drafted_numbers, ordered
@@ -162,7 +163,8 @@ def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float
 def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
     """The entries of bounds that were bought, as a schema has them."""
     if column.written != "plain":
-        return dict(zip(table_columns.NUMBER, forms.bounds_texts(column, low, high), strict=True))
+        ends = transform.bounds_texts(column, low, high)
+        return dict(zip(table_columns.NUMBER, ends, strict=True))
     made = drafted_numbers(low, high, column.kind == "integer")
     if column.decimals < 0:
         return made
@@ -215,12 +217,12 @@ def _check(draft: Json, entries: dict[str, str], cells: Cells, price: Price,
     It looks at the declared part of the draft, at the price, and at the data against both.
     """
     if not 0 < price.epsilon < math.inf:
-        raise UserError(f"--schema-epsilon {price.epsilon}; give a finite number above 0")
+        raise UserError(f"{option('schema_epsilon', price.epsilon)}; give a finite number above 0")
     needs_delta = "categories" in entries.values()
     if needs_delta != (price.delta > 0) or not 0 <= price.delta < 1:
-        raise UserError(f"--schema-delta {price.delta}: categories need one above 0 and "
+        raise UserError(f"{option('schema_delta', price.delta)}: categories need one above 0 and "
                         "below 1, as 1e-6" if needs_delta else
-                        "--schema-delta is for categories only; drop the option")
+                        f"{option('schema_delta')} is for categories only; drop the option")
     trial = copy.deepcopy(draft)
     types = {name: trial["columns"][name].pop("dtype", "") for name, what in entries.items()
              if what == "categories"}
@@ -286,7 +288,7 @@ def column_bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray]
         reading: How its cells are read; a cell that is not has no bin.
         texts: The cells.
     """
-    read: Callable[[str], float | None] = forms.reader(reading.column)
+    read: Callable[[str], float | None] = transform.reader(reading.column)
     one, edges = _day(reading), YEARS if _is_date(reading) else SIGNED
     known = {text: read(text) for text in dict.fromkeys(texts)}
     values = np.array([np.nan if (value := known[text]) is None else value / one
@@ -300,7 +302,7 @@ def _is_date(reading: Reading) -> bool:
 
 def _day(reading: Reading) -> int:
     """The code of one day."""
-    return forms.DAY if reading.entries["kind"] == "datetime" else 1
+    return transform.DAY if reading.entries["kind"] == "datetime" else 1
 
 
 def bounded_column(reading: Reading, noisy: np.ndarray, sigma: float, present: float
@@ -386,9 +388,9 @@ def _written(reading: Reading, low: float, high: float, special: list[float]) ->
     """The entries of a column with these bounds."""
     column = reading.column
     if column.written == "duration":
-        least, most = forms.bounds_texts(column, low, high)
+        least, most = transform.bounds_texts(column, low, high)
         made = {**reading.entries, "min": least, "max": most}
-        texts = forms.texts(column, np.array(special))
+        texts = transform.texts(column, np.array(special))
     else:
         made = {**reading.entries,
                 **drafted_numbers(low, high, reading.entries["kind"] == "integer")}
@@ -407,7 +409,7 @@ def _outward(value: float, direction: Any, most: int) -> float:
 def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int) -> tuple[Json, float]:
     """The entries of a column of dates."""
     shaped, one = reading.column, _day(reading)
-    low, high = forms.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
+    low, high = transform.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
     return ({**reading.entries, "min": low, "max": high},
             float(YEARS[_middle(noisy, first, last)] * one))
 
@@ -419,7 +421,7 @@ def typical(entries: Json, code: float) -> str:
         entries: The entries of the column.
         code: The code of the value.
     """
-    return forms.texts(checked("", entries), np.array([code], np.float64))[0]
+    return transform.texts(checked("", entries), np.array([code], np.float64))[0]
 
 
 SHARE = 0.1
@@ -456,7 +458,7 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
         UserError: The share means nothing, or there are so many columns that no noise will do.
     """
     if not 0 < share < 1:
-        raise UserError(f"--schema-share is {share:g}; it is a part of epsilon, as 0.1")
+        raise UserError(f"{option('schema_share')} is {share:g}; it is a part of epsilon, as 0.1")
     names_delta = share * delta
     left = delta - names_delta
     mu_squared = _mu(epsilon, left) ** 2 - _mu((1 - share) * epsilon, left) ** 2
@@ -488,9 +490,10 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
         f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
-        f"there are {n:,}; declare them, or most of them, by --schema FILE, or raise --epsilon or "
-        f"--schema-share; {program('schema', 'CSV', '--label', 'COLUMN', '--out', 'FILE')} drafts "
-        "a schema for you to edit (nothing was spent)")
+        f"there are {n:,}; declare them, or most of them, by {option('schema', 'FILE')}, or raise "
+        f"{option('epsilon')} or {option('schema_share')}; "
+        f"{program('schema', 'CSV', label='COLUMN', out='FILE')} drafts a schema for you "
+        "to edit (nothing was spent)")
 
 
 def price_alone(made: Survey, delta: float) -> float:
@@ -515,10 +518,10 @@ def price_lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str
     kinds, values = made.kinds.sigma, made.values.sigma
     return (
         f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; the schema "
-        f"of {'these' if made.columns > 1 else 'it'} would be bought for {share:.3g} of "
-        f"epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give"
-        f" (by itself the purchase is epsilon {at_most(price_alone(made, budget.delta), 3)}); what "
-        "is declared in --schema FILE costs nothing",
+        f"of {'these' if made.columns > 1 else 'it'} would be bought for {share:.3g} of epsilon: "
+        f"Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give (by "
+        f"itself the purchase is epsilon {at_most(price_alone(made, budget.delta), 3)}); what is "
+        f"declared in {option('schema', 'FILE')} costs nothing",
         f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
         f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, from which a kind stands "
         f"out that {CLEAR * kinds:,.0f} cells have",

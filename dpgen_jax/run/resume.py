@@ -27,6 +27,7 @@ from dpgen_jax.accountant.ledger import NOBODY, Account, Ledger, Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts, run_folder, storage
 from dpgen_jax.core.config import Compute, Moments, Runtime, digest
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, sync
 from dpgen_jax.core.run_folder import MEANING, RunFolder, environment, go_on, read_json, write_json
 from dpgen_jax.core.terms import at_most
@@ -98,7 +99,7 @@ def refuse_used(root: Path) -> None:
     if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
         contents = "a run" if (root / "config.json").exists() else "other files"
         resumed = f"go on with it: {go_on(root)}, or " * (contents == "a run")
-        raise UserError(f"{root} holds {contents}; {resumed}name another --out")
+        raise UserError(f"{root} holds {contents}; {resumed}name another {option('out')}")
 
 
 def create(root: Path, config: Json) -> RunFolder:
@@ -141,22 +142,24 @@ def reopen(root: Path, config: Json) -> RunFolder:
     """
     folder = RunFolder(root)
     if not folder.config.is_file():
-        raise UserError(f"{root} holds no run to resume (no config.json); leave out --resume")
+        raise UserError(f"{root} holds no run to resume (no config.json); leave out "
+                        f"{option('resume', True)}")
     before = read_json(folder.config)
     if changes := _changes(before, config):
         unknown = [name for name, _, _ in changes if name.startswith("config.")
                    and name.split(".")[1] not in (before.get("config") or {})]
         if unknown:
             raise UserError(f"{root} was begun by another version, without {', '.join(unknown)}; "
-                            "go on with that version, or start a new run with another --out")
+                            "go on with that version, or start a new run with another "
+                            f"{option('out')}")
         said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
         # Another version may have another default, which --resume alone would take again.
-        fields = [(name.removeprefix("config.").replace("_", "-"), then)
-                  for name, then, _ in changes if name.startswith("config.")]
-        words = [word for name, then in fields for word in (f"--{name}", f"{then}")
-                 if len(fields) == len(changes) and "sigma" not in dict(fields)]
+        fields = {name.removeprefix("config."): then for name, then, _ in changes
+                  if name.startswith("config.")}
+        stated = fields if len(fields) == len(changes) and "sigma" not in fields else {}
         raise UserError(f"{root} was started with another configuration: {said}. Go on with it as "
-                        f"it was: {go_on(root, *words)}; or start a new run with another --out")
+                        f"it was: {go_on(root, **stated)}; or start a new run with another "
+                        f"{option('out')}")
     folder.private.mkdir(mode=0o700, exist_ok=True)
     folder.private.chmod(0o700)  # a copy may be open to others
     return folder

@@ -17,6 +17,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import single_releases
 from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
@@ -114,7 +115,7 @@ def refuse_useless(method: Method, class_epsilon: float) -> None:
     """
     if class_epsilon and method.predict is not None:
         raise UserError(f"class_epsilon is {class_epsilon:g}, and a classifier draws no labels for "
-                        "which class counts would be of use; leave out --class-epsilon")
+                        f"which class counts would be of use; leave out {option('class_epsilon')}")
 
 
 def charge_once(ledger: Ledger, bought: Events) -> None:
@@ -186,4 +187,5 @@ def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, log: Callable[[st
     for name, count in zip(names, counts, strict=True):
         if count < 3 * scale:
             log(f"note: class {name!r}: its noisy count is {count}, and noise of +-{scale:.0f} was "
-                "added; raise --class-epsilon, or draw its records with `sample --label`")
+                f"added; raise {option('class_epsilon')}, or draw its records with `sample "
+                f"{option('label')}`")

@@ -27,6 +27,7 @@ from dpgen_jax.accountant.journal import Journal, Run, Unusable
 from dpgen_jax.accountant.ledger import NOBODY, Witness, account, claimed, read
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
@@ -89,7 +90,8 @@ class Start:
         """Returns what can be done where the total is exceeded."""
         if not self.folder:
             return "give this one less"
-        mend = "leave this run as it is" + ", or pass a larger --total-epsilon" * (claim < math.inf)
+        mend = "leave this run as it is" + (
+            f", or pass a larger {option('total_epsilon')}" * (claim < math.inf))
         if claim <= self.budget.epsilon:
             return mend
         charged = account(read(self.folder.ledger))
@@ -153,10 +155,11 @@ def require_sums(earlier: list[Run], promise: Promise, budget: Budget, total: fl
     others = [run for run in earlier if not _counts(run, promise)]
     if others:
         raise BudgetExceeded(
-            f"--total-epsilon {total:g} cannot be promised: {_number(others)} on these records "
-            f"gave no guarantee that could be added ({_folders(others)})")
+            f"{option('total_epsilon', f'{total:g}')} cannot be promised: {_number(others)} on "
+            f"these records gave no guarantee that could be added ({_folders(others)})")
     if budget.epsilon == math.inf:
-        raise BudgetExceeded(f"--total-epsilon {total:g} cannot be promised: {remedy}")
+        raise BudgetExceeded(f"{option('total_epsilon', f'{total:g}')} cannot be "
+                             f"promised: {remedy}")
     epsilon, delta = _sum(earlier, promise, budget)
     if epsilon > as_written(total):
         before = at_most(round_up(epsilon - as_written(budget.epsilon)))
@@ -164,8 +167,8 @@ def require_sums(earlier: list[Run], promise: Promise, budget: Budget, total: fl
                      f"({_folders(earlier)})" if earlier else "")
         raise BudgetExceeded(
             f"the sum over all runs on these records would be epsilon {at_most(round_up(epsilon))} "
-            f"at delta {at_most(round_up(delta), 4)}, beyond --total-epsilon {total:g}"
-            f"{of_others}; {remedy}")
+            f"at delta {at_most(round_up(delta), 4)}, beyond "
+            f"{option('total_epsilon', f'{total:g}')}{of_others}; {remedy}")
 
 
 def _number(runs: list[Run]) -> str:
@@ -244,8 +247,9 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
     """
     total = start.total
     if total is not None and not (start.guarantee and 0 < total < math.inf):
-        raise UserError(f"--total-epsilon {total:g} needs a number above 0, and a run with a "
-                        "guarantee: a finite epsilon, no seed, and nothing that is not covered")
+        raise UserError(f"{option('total_epsilon', f'{total:g}')} needs a number above 0, and a "
+                        "run with a guarantee: a finite epsilon, no seed, and nothing that is not "
+                        "covered")
     known_runs = opened(log, needed=total is not None)
     if known_runs is None:
         yield lambda files: NOBODY

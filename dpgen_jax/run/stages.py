@@ -23,6 +23,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts, run_folder, storage
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json, shortfall
 from dpgen_jax.core.run_folder import (
     BUDGET_EPSILON,
@@ -233,7 +234,7 @@ def leave_where_seconds_count(training: Training, state: State) -> None:
     if state.step not in checkpoint.steps(training.files.checkpoints):
         return  # it could not be written, and a release is better than neither
     error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
-                      f"as --on-term asks; to go on: {go_on(training.files.root)}")
+                      f"as {option('on_term')} asks; to go on: {go_on(training.files.root)}")
     error.exit_code = training.stopping.exit_code
     raise error
 
@@ -341,7 +342,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
                                         plan.request.budget.class_epsilon, bits, log)
     if counts is None and _in_equal_shares(plan):
         log("note: synthetic records will have their classes in equal shares: not those of the "
-            "data, which --class-epsilon buys")
+            f"data, which {option('class_epsilon')} buys")
     hosts.tell("deal", index=begun.partition.index, sizes=begun.partition.sizes)
     return Dealt(follower.local_records(plan, begun.partition), counts, bits)
 

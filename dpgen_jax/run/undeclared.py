@@ -40,13 +40,13 @@ from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core import cli, hosts, run_folder
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.console import program, tell
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json, content_of, json_bytes, write_together
 from dpgen_jax.core.run_folder import RunFolder, default_root, go_on, read_json
 from dpgen_jax.core.terms import Relation, Unit, at_most
 from dpgen_jax.core.types import NO_LABEL, ImageSpec, Private, UserError
 from dpgen_jax.data.base import Dataset, listed, locate, safe_name
-from dpgen_jax.data.images import folders
+from dpgen_jax.data.images import files as image_files
 from dpgen_jax.data.table import draft, parsing, schema
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import (
@@ -164,8 +164,9 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
             return answer
     if hosts.count() > 1:
         raise UserError(f"what {purchase.place} leaves undeclared is read or bought by one "
-                        "process: declare it (--schema, --class-names), or begin the run without "
-                        "--coordinator and go on with several processes by --resume")
+                        f"process: declare it ({option('schema')}, {option('class_names')}), or "
+                        f"begin the run without {option('coordinator')} and go on with several "
+                        f"processes by {option('resume', True)}")
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
     start = spending.Start(purchase.budget, bool(purchase.events), purchase.total,
@@ -200,7 +201,8 @@ def remembered(root: Path | None) -> Iterator[None]:
             raise
         schema = files.schema.is_file()
         mend = f", with {files.schema} mended" * schema
-        other = f"; or name {files.schema} as --schema of a run with another --out" * schema
+        other = (f"; or name {files.schema} as {option('schema')} of a run with another "
+                 f"{option('out')}") * schema
         error.args = (
             f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
             f"by {run_folder.go_on(files.root)}{mend} or with flags that mend this{other})",)
@@ -261,7 +263,7 @@ class Names:
         Args:
             place: The path of that file, which is needed where a name holds a comma.
         """
-        names = (*self.names, folders.OTHERS)
+        names = (*self.names, image_files.OTHERS)
         if not self.names:
             return (), {}
         if not any("," in name for name in names):
@@ -285,8 +287,8 @@ def refuse_useless_names(n: int, epsilon: float, delta: float) -> None:
     if n < least:
         raise UserError(f"the names of the classes are not declared, and at epsilon {epsilon:g} "
                         f"only a class of some {least:,} images or more can be bought, of {n:,} in "
-                        "all; declare them by --class-names A,B, which costs nothing (nothing was "
-                        "spent)")
+                        f"all; declare them by {option('class_names', 'A,B')}, which costs nothing "
+                        "(nothing was spent)")
 
 
 def names_cost(epsilon: float, delta: float) -> events.Events:
@@ -309,9 +311,8 @@ def names_price_line(epsilon: float, delta: float) -> str:
     price = NAMES_SHARE * epsilon, NAMES_SHARE * delta
     least = single_releases.least_count(*price)
     return (f"class names would be bought for epsilon {at_most(price[0])} at delta "
-            f"{at_most(price[1])}, which "
-            f"the training has less: those come out that some {least:,} images share; "
-            "--class-names A,B costs nothing")
+            f"{at_most(price[1])}, which the training has less: those come out that some {least:,} "
+            f"images share; {option('class_names', 'A,B')} costs nothing")
 
 
 def buy_names(path: str, epsilon: float, delta: float) -> Names:
@@ -331,7 +332,7 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
         The names that can be declared.
     """
     price = NAMES_SHARE * epsilon, NAMES_SHARE * delta
-    found = single_releases.categories(Private(folders.categories(path)), *price, OsBits())
+    found = single_releases.categories(Private(image_files.categories(path)), *price, OsBits())
     names = tuple(name for name in found if _can_be_declared(name))
     bought = f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
     if not names:
@@ -343,7 +344,7 @@ def buy_names(path: str, epsilon: float, delta: float) -> Names:
 
 def _can_be_declared(name: str) -> bool:
     """Whether a name of a folder can be one of --class-names."""
-    return name.isprintable() and name == name.strip() and name not in ("", folders.OTHERS)
+    return name.isprintable() and name == name.strip() and name not in ("", image_files.OTHERS)
 
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
@@ -426,15 +427,15 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refu
     root = args.out or default_root(method, safe_name(locate(path).resolve().name))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    n = len(folders.categories(path))  # their number is public
+    n = len(image_files.categories(path))  # their number is public
     spec = ImageSpec(side, side, args.data.channels or CHANNELS, 2)
     budget = budget_for(reading, method, args, spec, n)
     epsilon, delta = budget.epsilon, budget.delta
     composition.check_budget(epsilon, delta, n)
     refuse_useless_names(n, epsilon, delta)
     supposed = Supposed(
-        "images", "with two classes", spec, trained_on(args, n, folders.has_tests(path)), budget,
-        names_cost(epsilon, delta),
+        "images", "with two classes", spec, trained_on(args, n, image_files.has_tests(path)),
+        budget, names_cost(epsilon, delta),
         (*reading.remarks, names_price_line(epsilon, delta)))
     if args.dry_run:
         return dataclasses.replace(reading, supposed=supposed)
@@ -451,12 +452,12 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refu
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     answer = answered(Purchase(
         root, method, f"folder:{locate(path).resolve()}", relation,
-        budget, names_cost(epsilon, delta), Private(folders.content(path)),
+        budget, names_cost(epsilon, delta), Private(image_files.content(path)),
         args.total_epsilon,
         run_flags.kept_words(method, run_flags.merged_words(words, flags[:2]))), args.resume, draw)
     if cli.peek(answer.flags, "--class-names") is None:
         raise UserError(f"{answer.line}. It is charged, and is not bought again: name the classes, "
-                        f"and go on by {go_on(root, '--class-names', 'A,B')}")
+                        f"and go on by {go_on(root, class_names='A,B')}")
     return dataclasses.replace(_more(reading, list(answer.flags), answer.line),
                                bought=answer.bought)
 
@@ -500,10 +501,9 @@ costs nothing."""
 READ = """\
 The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
 by a run that promises nothing: no epsilon covers it."""
-DECLARED = ("every column is declared by --schema {}, which costs nothing but what it lists as "
-            "bought")
-DRAFTED = ("every column is in --schema {}; the entries that its read_from_data lists were READ "
-           "FROM THE RECORDS, which no epsilon covers")
+DECLARED = "every column is declared by {}, which costs nothing but what it lists as bought"
+DRAFTED = ("every column is in {}; the entries that its read_from_data lists were READ FROM THE "
+           "RECORDS, which no epsilon covers")
 
 
 def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
@@ -542,7 +542,7 @@ def undeclared_table(reading: Reading, method: str, args: Train[Any], refuse: Re
     label = _label(args.data.label, partial.get("label"), names, path)
     if not set(names) - {label, args.data.unit} or len(names) == 1:
         raise UserError(f"{path}: there is one column only, whose empty cells are empty lines; "
-                        "declare it in --schema FILE, or add the others")
+                        f"declare it in {option('schema', 'FILE')}, or add the others")
     wanted = run_purchase.Wanted(missing, label, partial, args.schema_share)
     if args.dry_run:
         return _priced(reading, method, args, _cells(path, dialect), wanted)
@@ -558,7 +558,8 @@ def _is_file(text: str) -> bool:
 
 def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Reading:
     """A reading by a schema that has every column, with what the run has bought itself."""
-    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(args.data.schema)
+    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(
+        option("schema", args.data.schema))
     answer = stored(args.out if args.resume else None)
     if answer is None or args.out is None:
         return dataclasses.replace(reading, remarks=(*reading.remarks, line))
@@ -574,11 +575,12 @@ def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Readin
 def _label(stated: str | None, of_schema: object, names: list[str], path: Path) -> str | None:
     """The label, by the flag or the schema, which must be a column."""
     if stated is not None and of_schema not in (None, stated):
-        raise UserError(f"--label {stated}: the schema has the label {of_schema}; drop one of them")
+        raise UserError(f"{option('label', stated)}: the schema has the label {of_schema}; drop "
+                        "one of them")
     label = of_schema if stated is None else stated
     if label is not None and label not in names:
-        raise UserError(f"--label {label}: {path} has no such column{nearest(str(label), names)}; "
-                        f"its header has: {listed(names)}")
+        raise UserError(f"{option('label', label)}: {path} has no such "
+                        f"column{nearest(str(label), names)}; its header has: {listed(names)}")
     return label
 
 
@@ -635,17 +637,17 @@ def _survey(args: Train[Any], path: Path, n: int, wanted: run_purchase.Wanted, b
             ) -> Survey:
     """The queries of a purchase, after all checks that need none of their answers."""
     if args.config.protects_clients or args.data.unit is not None:
-        unit = ["--unit", args.data.unit] if args.data.unit else []
-        drafted = program("schema", path, *unit, "--out", "FILE")
+        unit = {"unit": args.data.unit} if args.data.unit else {}
+        drafted = program("schema", path, **unit, out="FILE")
         raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought "
                         "at the level of single rows, which does not cover all rows of a unit or "
-                        f"a client; declare them in --schema FILE, which {drafted} drafts for you "
-                        "to edit (nothing was spent)")
+                        f"a client; declare them in {option('schema', 'FILE')}, which {drafted} "
+                        "drafts for you to edit (nothing was spent)")
     if wanted.declared.get("read_from_data"):
         raise UserError(f"{args.data.schema}: its read_from_data lists entries that no epsilon "
                         f"covers, and {listed(wanted.columns)} are not declared; declare those "
                         "entries and take them off the list before the rest is bought, or pass "
-                        "--accept-uncovered (nothing was spent)")
+                        f"{option('accept_uncovered', True)} (nothing was spent)")
     schema.refuse_multiline(declared_dialect(wanted.declared.get("file", {})),
                             str(args.data.schema))
     composition.check_budget(budget.epsilon, budget.delta, n)
@@ -734,7 +736,8 @@ def _read(cells: Cells, wanted: run_purchase.Wanted, path: Path, unit: str | Non
                        wanted.declared)
     text = draft.render(document, path.name, READ.format(source=path.name))
     line = (f"the schema of {listed(wanted.columns)} is READ FROM THE RECORDS, which no epsilon "
-            "covers; --schema declares it, and without --accept-uncovered it is bought")
+            f"covers; {option('schema')} declares it, and without "
+            f"{option('accept_uncovered', True)} it is bought")
     return Answer(flags, line, files={"schema.yaml": text.encode()})
 
 
@@ -765,11 +768,12 @@ def _said(document: Json, wanted: run_purchase.Wanted, purchase: Purchase, alone
         labelled = (f"fewer than 2 classes of the label {wanted.label} are so frequent that they "
                     f"stand out of the noise{f' ({listed(found)} does)' * bool(found)}, so it is a "
                     "column as any other, and rows have no label: to train with it, declare its "
-                    "classes in a copy of the schema, with `label:`, for a run with another --out")
+                    "classes in a copy of the schema, with `label:`, for a run with another "
+                    f"{option('out')}")
     elif wanted.label is not None:
         labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
     else:
-        labelled = "without a label, as --label names none"
+        labelled = f"without a label, as {option('label')} names none"
     budget, share = purchase.budget, wanted.share
     return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
             f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
@@ -799,8 +803,8 @@ def undeclared_frame(purchase: Purchase, cells: Cells, wanted: run_purchase.Want
     files, names, n = RunFolder(purchase.root), list(cells.columns), len(cells.rows)
     label = wanted.label
     if label is not None and label not in names:
-        raise UserError(f"--label {label}: the frame has no such column{nearest(label, names)}; "
-                        f"it has: {listed(names)}")
+        raise UserError(f"{option('label', label)}: the frame has no such "
+                        f"column{nearest(label, names)}; it has: {listed(names)}")
     if not n or len(names) < 1 + (label is not None):
         raise UserError(f"a frame of {n} rows and the columns {listed(names)} has nothing to train "
                         "on; add rows, and a column beside the label")

@@ -19,11 +19,6 @@ def gaussian_cdf(sigma, k):
     return mpmath.ncdf((k + mpf(1) / 2) / mpf(sigma))
 
 
-@functools.cache
-def laplace_cdf(rate, k):
-    x = mpf(rate) * (k + mpf(1) / 2)
-    return 1 - mpmath.exp(-x) / 2 if x >= 0 else mpmath.exp(x) / 2
-
 
 def law(counts, cdf, reach, wins=lambda j, i: j < i):
     """Exact probability of each class being released; wins(j, i): j goes before i at a tie."""
@@ -136,23 +131,3 @@ def test_the_threshold_test_is_exact_and_bounds_every_neighbour(sigma, threshold
                 assert true <= bound * (1 + 1e-12)
     rdp = pate.rdp_gaussian(log_q, math.sqrt(2) * sigma, orders)
     assert np.any(rdp < .5 * np.array(orders) / (2 * sigma**2))
-
-
-@pytest.mark.parametrize("rate, teachers, classes", [(1.5, 6, 2), (1, 5, 3), (.5, 12, 2)])
-def test_lnmax_bounds_every_neighbour(rate, teachers, classes):
-    moments = [.5, 1, 3]
-    cdf = functools.partial(laplace_cdf, rate)
-    reach = math.ceil(75 / rate)
-    laws = {n: law(n, cdf, reach) for n in vote_vectors(teachers, classes)}
-    active, short = 0, 0
-    for counts, p in laws.items():
-        exact = wrong(counts, p)
-        assert exact <= np.exp(pate.lnmax_log_q([counts], rate)[0]) * (1 + 1e-12)
-        short += exact > np.exp(pate.lnmax_log_q([counts], rate, IDEAL)[0]) * (1 + 1e-6)
-        bounds = pate.lnmax_moments([counts], rate, moments)
-        for other in neighbours(counts):
-            for bound, moment in zip(bounds, moments, strict=True):
-                assert moment * renyi(p, laws[other], moment + 1) <= bound * (1 + 1e-12)
-        caps = 2 * rate**2 * np.array(moments) * (np.array(moments) + 1)
-        active += np.count_nonzero(bounds < .5 * caps)
-    assert active > 0 and short > 0

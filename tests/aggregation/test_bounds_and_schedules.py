@@ -14,7 +14,7 @@ from dpgen_jax.aggregation.bound import FewRows, Unbounded
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moments import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.moments import CellVotes
 from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.schedule import (
     FixedSizeSampling,
@@ -32,8 +32,8 @@ UNITS, SIGMA = 40, 30.0
 ZERO_OUT = GradientL2(1.0, 10, 100, Relation.ZERO_OUT)
 BOUNDS = [RowL2(1.0, 9, 2, 30), GradientL2(1.0, 10, 100), ZERO_OUT, OneHot(4, 3, 2, 1.0),
           LabelVotes(2), KLevels(4, 8, 2), TopKSign(3, 2),
-          SketchedSigns(TopKSign(3, 2), CountSketch(2, 4, 8)), NonNegativeL2(8, 100, 8),
-          CellVotes(3, 8, 12), FewRows(TopKSign(3, 2), 5)]
+          SketchedSigns(TopKSign(3, 2), CountSketch(2, 4, 8)), CellVotes(3, 8, 12),
+          FewRows(TopKSign(3, 2), 5)]
 SCHEDULES = [FullParticipation(), RoundRobin(4), FixedSizeSampling(UNITS, 5),
              PoissonSampling(UNITS, 5), PublishedSampling(UNITS)]
 

@@ -4,37 +4,20 @@ import dataclasses
 import functools
 import math
 
+import hostile
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation.clip import GridMean, RowL2, _squares_within
+from dpgen_jax.aggregation.clip import GridMean, RowL2, halves_within
 from dpgen_jax.core.types import UserError
 
 DRAWS = 100_000
 PROJECT = jax.jit(RowL2.project, static_argnums=0)
-WITHIN = jax.jit(_squares_within)
+WITHIN = jax.jit(halves_within)
 SMALL = RowL2(0.01, 10, 4, 32)
 WIDE = RowL2(1.0, 784, 4, 224)
-
-
-def rows_of_every_kind(rng, bound):
-    """float32 [rows, D]: random, saturated, tiny, huge, subnormal, sparse and non-finite rows."""
-    d, c = bound.columns, bound.clip
-    one = np.zeros(d)
-    one[3] = 5 * c
-    rows = [np.zeros(d), one, -one, np.full(d, c), np.full(d, -1e30), np.full(d, 1e38),
-            np.full(d, 3.4e38), np.full(d, 1e-40), np.full(d, -1e-45), np.full(d, 1e-37),
-            rng.choice([3e38, 1e-38], d), rng.choice([1e38, -1e38], d)]
-    rows += [scale * rng.normal(size=d) for scale in (c / 99, c / math.sqrt(d), c, 99 * c, 1e25)
-             for _ in range(20)]
-    for bad in (math.nan, math.inf, -math.inf):
-        row = c * rng.normal(size=d)
-        row[rng.integers(d)] = bad
-        rows += [row, np.full(d, bad)]
-    with np.errstate(over="ignore"):
-        return np.array(rows).astype(np.float32)
 
 
 def squares(entries):
@@ -52,12 +35,13 @@ def check_norms(project, bound, rows):
 
 @pytest.mark.parametrize("bound", [SMALL, WIDE], ids=["small", "wide"])
 def test_no_row_is_longer_than_the_bound(rng, bound):
-    rows = rows_of_every_kind(rng, bound)
+    rows = hostile.rows(rng, bound.columns, bound.clip)
     if bound is SMALL:
         rows = np.resize(rows, (DRAWS, 10))
     check_norms(lambda key, m: PROJECT(bound, key, m), bound, rows)
-    entries = PROJECT(bound, jax.random.key(0), rows)[72:92]  # clipped, not silenced
-    assert np.sqrt(squares(entries)).min() > bound.levels - 5
+    length = np.linalg.norm(rows.astype(float), axis=1) / bound.clip
+    clipped = PROJECT(bound, jax.random.key(0), rows)[(length > 20) & (length < 1e6)]
+    assert np.sqrt(squares(clipped)).min() > bound.levels - 5  # and not silenced
 
 
 def rounded_up(key, message):
@@ -126,9 +110,7 @@ def squared_distance(draws=300_000):
     for seed, message in enumerate((rows, -rows, others)):
         entries = np.asarray(PROJECT(NINE, jax.random.key(seed), message))
         found.append(entries[np.argsort((entries**2).sum(1))[-200:]].astype(float))
-    found = np.concatenate(found)
-    norms = (found**2).sum(1)
-    return int((norms[:, None] + norms - 2 * found @ found.T).max())
+    return hostile.furthest(np.concatenate(found))
 
 
 def test_the_declared_sensitivity_is_attained_and_never_exceeded():
@@ -136,14 +118,6 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded():
     the norm is then 24, all that is allowed."""
     assert squared_distance() == NINE.squared_sensitivity() == 4 * 24**2
     assert dataclasses.replace(NINE, rows=15).squared_sensitivity() == 15 * 4 * 24**2
-
-
-@pytest.mark.parametrize("scale", [2, 0.5, 0.25])
-def test_a_sensitivity_off_by_sqrt_2_or_2_is_caught(monkeypatch, scale):
-    declared = RowL2.squared_sensitivity
-    monkeypatch.setattr(RowL2, "squared_sensitivity", lambda self: scale * declared(self))
-    with pytest.raises(AssertionError):
-        test_the_declared_sensitivity_is_attained_and_never_exceeded()
 
 
 # Exact sums of squares.

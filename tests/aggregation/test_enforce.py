@@ -27,7 +27,7 @@ def test_rows_that_break_the_bound_become_zero_and_no_others():
 
 BOUNDS = {"one of each module": ["RowL2", "KLevels", "TopKSign", "OneHot", "CellVotes",
                                  "LabelVotes", "FewRows"],
-          "the others": ["GradientL2", "SketchedSigns", "NonNegativeL2", "clients"]}
+          "the others": ["GradientL2", "SketchedSigns", "clients"]}
 
 
 def test_no_bound_is_forgotten():

@@ -1,7 +1,6 @@
 """Messages of few rows: which rows count, how far a message moves, and what is refused."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,9 +86,9 @@ def test_the_sensitivity_is_that_of_the_furthest_messages(bound):
 
 def test_rows_beyond_the_few_are_caught():
     """The planted fault: all rows are bounded, and the price is that of two."""
-    every_row = TopKSign(3, 5)
-    found = furthest(lambda message: every_row.project(
-        jax.random.key(0), jnp.nan_to_num(jnp.float32(message))), VOTES)
+    every_row = jax.jit(TopKSign(3, 5).project)
+    found = furthest(lambda message: every_row(
+        jax.random.key(0), np.nan_to_num(np.float32(message))), VOTES)
     assert found > VOTES.squared_sensitivity()
 
 

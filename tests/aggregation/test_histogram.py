@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 
+import hostile
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,10 +91,8 @@ def brute_force(bound, alphabet):
     """The largest ||project(v) - project(v')||^2 over all pairs of messages."""
     messages = np.float32(list(itertools.product(alphabet, repeat=bound.rows * bound.columns)))
     messages = messages.reshape(-1, bound.rows, bound.columns)
-    votes = np.asarray(jax.jit(jax.vmap(lambda m: bound.project(None, m)))(messages))
-    flat = np.unique(votes.reshape(len(votes), -1), axis=0).astype(int)
-    norms = (flat**2).sum(1)
-    return int((norms[:, None] + norms - 2 * flat @ flat.T).max())
+    project = jax.jit(jax.vmap(lambda message: bound.project(None, message)))
+    return hostile.furthest(np.asarray(project(messages)))
 
 
 CASES = [(3, 2, 1), (3, 1, 2), (2, 2, 2), (4, 3, 1)]
@@ -104,14 +103,6 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(case):
     bound = OneHot(*case, 1.0)
     alphabet = (*(2 * np.arange(bound.bins) + 1 - bound.bins) / bound.bins, math.nan, math.inf)
     assert brute_force(bound, alphabet) == bound.squared_sensitivity()
-
-
-@pytest.mark.parametrize("scale", [2, 0.5])
-def test_a_sensitivity_off_by_sqrt_2_is_caught(monkeypatch, scale):
-    declared = OneHot.squared_sensitivity
-    monkeypatch.setattr(OneHot, "squared_sensitivity", lambda self: scale * declared(self))
-    with pytest.raises(AssertionError):
-        test_the_declared_sensitivity_is_attained_and_never_exceeded(CASES[0])
 
 
 def test_random_and_adversarial_pairs_of_full_size(rng):

@@ -202,7 +202,7 @@ def epsilon_delta():
 def test_categories_are_private_and_delta_is_used_well(epsilon_delta, noise):
     """A value that occurs once is shown with chance p(1) = q^(k - 1) / (1 + q): that is delta."""
     q = math.exp(-1)
-    assert single_releases._threshold(*epsilon_delta) == 4
+    assert single_releases.least_count(*epsilon_delta) == 4
     assert q**3 / (1 + q) <= 0.05 < q**2 / (1 + q)
     worst = worst_delta(*epsilon_delta, noise)
     assert worst == pytest.approx(q**3 / (1 + q), abs=1e-5)
@@ -210,7 +210,7 @@ def test_categories_are_private_and_delta_is_used_well(epsilon_delta, noise):
 
 @pytest.mark.parametrize("threshold", [2, 3], ids=["without the logarithm", "one too low"])
 def test_a_low_threshold_is_caught(epsilon_delta, noise, monkeypatch, threshold):
-    monkeypatch.setattr(single_releases, "_threshold", lambda *_: threshold)
+    monkeypatch.setattr(single_releases, "least_count", lambda *_: threshold)
     assert worst_delta(*epsilon_delta, noise, 4) > 0.09
 
 
@@ -222,9 +222,9 @@ def test_sensitivity_one_is_caught(epsilon_delta, noise, monkeypatch):
 
 def test_where_epsilon_is_smaller_than_delta_it_decides(noise):
     """p(1) <= 1 - e^(-epsilon / 2): hiding what occurs once must not be telling either."""
-    assert single_releases._threshold(0.02, 0.4) > single_releases._threshold(2, 0.4)
+    assert single_releases.least_count(0.02, 0.4) > single_releases.least_count(2, 0.4)
     for epsilon, delta in ((0.02, 0.4), (0.1, 1e-6), (1.0, 1e-9), (30.0, 1e-6)):
-        k, q = single_releases._threshold(epsilon, delta), math.exp(-epsilon / 2)
+        k, q = single_releases.least_count(epsilon, delta), math.exp(-epsilon / 2)
         once = q ** (k - 1) / (1 + q)
         assert once <= min(delta, 1 - q)
         assert k == 2 or q ** (k - 3) / (1 + q) > min(delta, 1 - q) * 0.99

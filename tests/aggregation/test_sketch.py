@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 
+import hostile
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -165,18 +166,8 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(bound, used):
     values = np.array(list(itertools.product((-1.0, 0.0, 1.0), repeat=len(used))), np.float32)
     message = np.zeros((len(values), bound.sketch.columns), np.float32)
     message[:, list(used)] = values
-    found = np.unique(np.asarray(PROJECT(bound, jax.random.key(0), message)), axis=0).astype(float)
-    norms = (found**2).sum(1)
-    largest = (norms[:, None] + norms - 2 * found @ found.T).max()
-    assert largest == bound.squared_sensitivity() == 4 * bound.squared_norm
-
-
-@pytest.mark.parametrize("scale", [2, 0.5, 0.25])
-def test_a_sensitivity_off_by_sqrt_2_or_2_is_caught(monkeypatch, scale):
-    declared = SketchedSigns.squared_sensitivity
-    monkeypatch.setattr(SketchedSigns, "squared_sensitivity", lambda self: scale * declared(self))
-    with pytest.raises(AssertionError):
-        test_the_declared_sensitivity_is_attained_and_never_exceeded(*CASES[0])
+    found = hostile.furthest(np.asarray(PROJECT(bound, jax.random.key(0), message)))
+    assert found == bound.squared_sensitivity() == 4 * bound.squared_norm
 
 
 def test_the_whole_batch_is_charged_for_every_row_of_the_sketch():
@@ -187,7 +178,7 @@ def test_the_whole_batch_is_charged_for_every_row_of_the_sketch():
 
 
 @pytest.mark.parametrize(("fields", "text"), [
-    ((0, 9, 9), "depth of a sketch is 0"), ((1, 0, 9), "width of a sketch is 0"),
+    ((0, 9, 9), "depth is 0"), ((1, 0, 9), "width is 0"),
     ((5, 16, 784), "too narrow")])
 def test_sketches_that_mean_nothing_are_refused(fields, text):
     with pytest.raises(UserError, match=text):

@@ -10,6 +10,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from dpgen_jax.core import files
 from dpgen_jax.core.types import UserError
@@ -180,14 +181,12 @@ def test_the_row_is_named_with_the_mend(tmp_path, row, match, last):
     lines = ["x,y,z", *(",".join(cells) for cells in ROWS)]
     lines[LINE - 1] = row
     (tmp_path / "a.csv").write_bytes("\n".join(lines[:LINE] if last else lines).encode())
-    with pytest.raises(UserError, match=match):
-        parsing.read_csv(tmp_path / "a.csv")
+    refused(match, parsing.read_csv, tmp_path / "a.csv")
 
 
 def test_lines_that_end_as_those_of_old_macs_are_one_error(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"x,y\r1,2\r3,4\r")
-    with pytest.raises(UserError, match=r"line 1: a carriage return .* \(LF or CRLF\)"):
-        parsing.read_csv(tmp_path / "a.csv")
+    refused(r"line 1: a carriage return .* \(LF or CRLF\)", parsing.read_csv, tmp_path / "a.csv")
 
 
 SCHEMA = """\
@@ -204,8 +203,7 @@ def test_cells_over_several_lines_are_declared_and_not_covered(tmp_path):
     path, form = tmp_path / "a.csv", tmp_path / "s.yaml"
     form.write_text(SCHEMA)
     path.write_text(OPEN)
-    with pytest.raises(UserError, match=r"a.csv, line 3: a quote .*\{multiline: true\}"):
-        load(f"csv:{path}", schema=str(form))
+    refused(r"a.csv, line 3: a quote .*\{multiline: true\}", load, f"csv:{path}", schema=str(form))
     form.write_text("file: {multiline: true}\n" + SCHEMA)
     data = load(f"csv:{path}", schema=str(form))
     assert data.count == 2 and load_count(path, form, OPEN.replace('"a,q', "a,q")) == 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import content, load
@@ -90,19 +91,15 @@ def test_bad_binary_batches(tmp_path, damage, match):
     write(tmp_path, binary, ".bin")
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UserError, match=f"data_batch_3.bin.*{match}"):
-        load(f"cifar10:{tmp_path}")
+    refused(f"data_batch_3.bin.*{match}", load, f"cifar10:{tmp_path}")
 
 
 def test_missing_batches(tmp_path):
-    with pytest.raises(UserError, match="holds neither data_batch_1.bin nor data_batch_1"):
-        load(f"cifar10:{tmp_path}")
+    refused("holds neither data_batch_1.bin nor data_batch_1", load, f"cifar10:{tmp_path}")
     write(tmp_path, official)
     (tmp_path / "test_batch").unlink()
-    with pytest.raises(UserError, match="test_batch is missing"):
-        load(f"cifar10:{tmp_path}")
-    with pytest.raises(UserError, match="has 10 classes, --classes 9"):
-        load(f"cifar10:{tmp_path}", classes=9)
+    refused("test_batch is missing", load, f"cifar10:{tmp_path}")
+    refused("has 10 classes, --classes 9", load, f"cifar10:{tmp_path}", classes=9)
 
 
 class Attack:
@@ -123,8 +120,7 @@ def test_a_pickle_that_calls_is_refused_and_not_executed(tmp_path, protocol):
     assert sign.exists()  # it works where pickles are executed
     sign.unlink()
     (tmp_path / "data_batch_1").write_bytes(attack)
-    with pytest.raises(UserError, match="data_batch_1 is no CIFAR-10 batch .*nothing in it was"):
-        load(f"cifar10:{tmp_path}")
+    refused("data_batch_1 is no CIFAR-10 batch .*nothing in it was", load, f"cifar10:{tmp_path}")
     assert not sign.exists()
 
 
@@ -134,19 +130,18 @@ def test_a_pickle_that_calls_is_refused_and_not_executed(tmp_path, protocol):
     (b"\x80\x02cnumpy\ndtype\nU\x01O\x85R.", "it would call numpy.dtype with other arguments"),
     (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00zip\x86R.", "would call _cod"),
     (b"\x80\x02cnumpy\nndarray\nK\x01\x85R.", "it would call numpy.ndarray"),
-    (b"(S'touch sign'\nios\nsystem\n.", "unexpected opcode STRING"),
-    (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "unexpected opcode PROTO"),
+    (b"(S'touch sign'\nios\nsystem\n.", "unexpected opcode 83"),
+    (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "unexpected opcode 140"),
     (b"\x80\x02]a.", "malformed"), (b"\x80\x02h\x07.", "malformed"),
     (b"\x80\x02K\x01", "malformed"), (b"", "malformed"), (b"\x80\x02].", "no dictionary"),
     (b"garbage", "malformed|unexpected"),
     (b"\x80\x02}.", "lacks `data`"), (b"\x80\x02}]]s.", "malformed"),
-    (b"\x80\x02K\x01(K\x02K\x03u.", "a int where a dict belongs"),
-    (b"\x80\x02]K\x01\x85b.", "a list where a Object belongs")])
+    (b"\x80\x02K\x01(K\x02K\x03u.", "malformed"),
+    (b"\x80\x02]K\x01\x85b.", "malformed")])
 def test_other_pickles(data, match, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=match) as caught:
-        read_batch("some", data, 3072)
-    assert "\n" not in str(caught.value) and not (tmp_path / "sign").exists()
+    refused(match, read_batch, "some", data, 3072)
+    assert not (tmp_path / "sign").exists()
 
 
 @pytest.mark.parametrize(("content", "match"), [
@@ -157,8 +152,7 @@ def test_other_pickles(data, match, tmp_path, monkeypatch):
     ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, True]}, "2 images, 2 labels"),
     ({b"data": [1], b"labels": [1]}, "lacks `data`"), ({b"fine_labels": [1]}, "lacks `data`")])
 def test_other_content(content, match):
-    with pytest.raises(UserError, match=match):
-        read_batch("some", pickle.dumps(content, 2), 3072)
+    refused(match, read_batch, "some", pickle.dumps(content, 2), 3072)
 
 
 GOOD = official(*batch(1))
@@ -179,8 +173,7 @@ def test_a_changed_byte_is_read_or_refused(place, value):
 
 @given(st.integers(0, len(GOOD) - 1))
 def test_a_truncated_pickle_is_refused(length):
-    with pytest.raises(UserError, match="no CIFAR-10 batch"):
-        read_batch("some", GOOD[:length], 3072)
+    refused("no CIFAR-10 batch", read_batch, "some", GOOD[:length], 3072)
 
 
 def test_what_a_file_manager_leaves_in_a_folder_is_no_other_data_set(tmp_path):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import runs
+from refusals import refused
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import events
@@ -42,8 +43,7 @@ def test_accuracy_is_of_a_client():
     assert Range(least=0.5).contains(np.array([np.nan, 0.5, 0.4])).tolist() == [False, True, False]
     with pytest.raises(UserError, match="does not say who holds which record"):
         clients.accuracies(dataclasses.replace(federation(), clients=None), reads)
-    with pytest.raises(UserError, match="from 0.9 to 0.1 are no range"):
-        Range(0.9, 0.1)
+    refused("from 0.9 to 0.1 are no range", Range, 0.9, 0.1)
 
 
 def test_who_is_left_out_by_private_records_is_stamped():
@@ -93,7 +93,5 @@ def test_what_a_classifier_cost_is_charged_with_the_run():
     assert half.purchases == ((GaussianEvent(4.0, 1), 1),) and whole.purchases == ()
     assert half.config.sigma > 1.1 * whole.config.sigma
     of_records = dataclasses.replace(data, bought_unit=Unit.RECORD)
-    with pytest.raises(UserError, match="does not cover a client"):
-        planning.declare(request, of_records, print)
-    with pytest.raises(UserError, match="does not cover a client"):
-        clients.emptied(of_records, reads, Range(), "known")
+    refused("does not cover a client", planning.declare, request, of_records, print)
+    refused("does not cover a client", clients.emptied, of_records, reads, Range(), "known")

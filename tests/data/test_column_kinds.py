@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.data.table import constraints, forms, frames, schema, transform
+from dpgen_jax.data.table import constraints, frames, schema, transform
 from dpgen_jax.release import contents
 
 LABEL = "  y: {kind: boolean, categories: [no, yes]}\n"
@@ -94,11 +95,12 @@ def test_whatever_a_method_draws_can_be_written_and_read(declared, tmp_path, nam
     encoded = np.concatenate([rng.normal(0.5, 1, (300, *spec.shape)),
                               np.full((1, *spec.shape), np.nan), np.ones((1, *spec.shape))])
     codes = transform.decode(spec, encoded)
-    texts = forms.texts(column, codes[:, 0])
+    texts = transform.texts(column, codes[:, 0])
     (tmp_path / "a.csv").write_text(f"{name},y\n" + "".join(f'"{text}",no\n' for text in texts))
     data = load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
     assert not any("clipped" in note for note in data.private_notes)
-    assert forms.texts(column, through(spec, transform.decode(spec, data.x_train))[:, 0]) == texts
+    codes = through(spec, transform.decode(spec, data.x_train))[:, 0]
+    assert transform.texts(column, codes) == texts
     assert len(set(texts)) >= min(20, len(column.categories) or 20)
 
 
@@ -117,9 +119,8 @@ def test_whatever_a_method_draws_can_be_written_and_read(declared, tmp_path, nam
 def test_a_hostile_cell_is_one_line_with_row_and_column(declared, tmp_path, name, cell, match):
     declared(f"  {name}: {{{KINDS[name][0]}}}\n")
     (tmp_path / "a.csv").write_text(f'{name},y\n"{cell}",no\n')
-    with pytest.raises(UserError, match=match) as caught:
-        load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
-    assert "\n" not in str(caught.value) and "line 2" in str(caught.value)
+    line = refused(match, load, f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
+    assert "line 2" in line
 
 
 @pytest.mark.parametrize(("entries", "match"), [

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table.transform import decode
 
@@ -32,5 +32,4 @@ def test_it_loads_unchanged(path):
 
 
 def test_the_schema_without_time_says_so(path):
-    with pytest.raises(UserError, match="column 'Time' is not declared"):
-        load(f"csv:{path}", schema="creditcard")
+    refused("column 'Time' is not declared", load, f"csv:{path}", schema="creditcard")

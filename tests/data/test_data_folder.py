@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from refusals import refused
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
@@ -46,8 +47,7 @@ def test_one_colour_file_makes_all_rgb(root):
 
 def test_odd_size_needs_image_size(root):
     draw(root / "train" / "dog" / "3.png", size=(8, 8))
-    with pytest.raises(UserError, match=r"dog.3.png has shape \(8, 8, 1\).*--image-size N"):
-        load(f"folder:{root}")
+    refused(r"dog.3.png has shape \(8, 8, 1\).*--image-size N", load, f"folder:{root}")
     assert load(f"folder:{root}", image_size=6).spec == ImageSpec(6, 6, 1, 2)
 
 
@@ -58,17 +58,6 @@ def test_camera_orientation_is_applied(root):
     assert len(load(f"folder:{root}").y_train) == 4
 
 
-@pytest.mark.parametrize("keep", [0, 0.1, 0.5])
-def test_unreadable_file(root, keep):
-    path = root / "train" / "cat" / "5.png"
-    pixels = np.random.default_rng(0).integers(256, size=(8, 10), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    data = path.read_bytes()
-    path.write_bytes(data[:int(keep * len(data))])
-    with pytest.raises(UserError, match="cat.5.png cannot be read as an image"):
-        load(f"folder:{root}")
-
-
 def test_a_file_of_16_bits_is_gray_as_the_others_are(root):
     draw(root / "train" / "dog" / "5.png", mode="I;16", value=40000)
     data = load(f"folder:{root}")
@@ -77,21 +66,17 @@ def test_a_file_of_16_bits_is_gray_as_the_others_are(root):
 
 def test_test_class_not_in_train(root):
     draw(root / "test" / "emu" / "1.png")
-    with pytest.raises(UserError, match="emu is no class; known: cat, dog; declare"):
-        load(f"folder:{root}")
+    refused("emu is no class; known: cat, dog; declare", load, f"folder:{root}")
 
 
 def test_other_class_count(root):
-    with pytest.raises(UserError, match="has 2 classes, --classes 3 was given"):
-        load(f"folder:{root}", classes=3)
+    refused("has 2 classes, --classes 3 was given", load, f"folder:{root}", classes=3)
 
 
 def test_empty_folders(tmp_path):
-    with pytest.raises(UserError, match="holds no class folders"):
-        load(f"folder:{tmp_path}")
+    refused("holds no class folders", load, f"folder:{tmp_path}")
     (tmp_path / "train" / "cat").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds no image files .*.webp"):
-        load(f"folder:{tmp_path}")
+    refused("holds no image files .*.webp", load, f"folder:{tmp_path}")
 
 
 def test_no_test_part_and_channels_last(root):
@@ -127,10 +112,7 @@ def test_a_declared_schema_takes_nothing_from_the_files(root):
     ("dog,cat,dog", "'dog' is named twice"), ("dog,c\nat", r"'c\\nat' cannot be the name"),
     ([], "names no class")])
 def test_bad_class_names(root, names, match):
-    with pytest.raises(UserError, match=match) as caught:
-        load(f"folder:{root}", class_names=names)
-    assert "\n" not in str(caught.value)
+    refused(match, load, f"folder:{root}", class_names=names)
     with pytest.raises(UserError, match="--class-names has 2 names, --classes 3 was given"):
         load(f"folder:{root}", class_names="cat,dog", classes=3)
-    with pytest.raises(UserError, match="--channels 2: give 1 for gray or 3"):
-        load(f"folder:{root}", channels=2)
+    refused("--channels 2: give 1 for gray or 3", load, f"folder:{root}", channels=2)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.aggregation import single_releases
-from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table import constraints, schema, transform
 from dpgen_jax.data.table.draft import drafted_entries
@@ -79,8 +79,7 @@ def test_a_text_among_numbers_is_told_with_its_line(tmp_path, monkeypatch, capsy
 def test_what_no_draft_is_made_of_is_one_line_with_the_mend(tmp_path, monkeypatch, text, match):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(UserError, match=match):
-        schema_command.command(["a.csv", "--label", "y", "--out", "s.yaml"])
+    refused(match, schema_command.command, ["a.csv", "--label", "y", "--out", "s.yaml"])
     assert not (tmp_path / "s.yaml").exists()
 
 

@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dpgen_jax import train
 from dpgen_jax.core import arrays, hosts
@@ -101,8 +102,7 @@ def test_the_file_is_its_owners_and_has_no_name(files, place, monkeypatch):
     assert stat.S_IMODE((place / "cache").stat().st_mode) == 0o700
     assert not [*(place / "cache").iterdir()] and files[0].closed
     (place / "cache").chmod(0o755)
-    with pytest.raises(UserError, match="is open to other users.*chmod 700"):
-        read()
+    refused("is open to other users.*chmod 700", read)
 
 
 def test_small_tables_and_frames_are_never_written(place, monkeypatch):
@@ -151,13 +151,11 @@ def test_a_disk_that_writes_a_part_and_one_that_is_full(place, monkeypatch):
     monkeypatch.setattr(cache, "nameless", lambda: Slow(place / "slow", "w+"))
     np.testing.assert_array_equal(read().x_train, expected)
     monkeypatch.setattr(Slow, "limit", 2000)
-    with pytest.raises(UserError, match="cache folder .*cache cannot be written .No space left on "
-                                        "device.; make room, or set DPGEN_CACHE"):
-        read()
+    refused("cache folder .*cache cannot be written .No space left on "
+            "device.; make room, or set DPGEN_CACHE", read)
     monkeypatch.undo()
     monkeypatch.setenv("DPGEN_CACHE", str(place / "t.csv"))
-    with pytest.raises(UserError, match="cannot be written"):
-        cache.nameless()
+    refused("cannot be written", cache.nameless)
 
 
 def test_a_machine_needs_its_share_of_memory(files, monkeypatch):
@@ -167,8 +165,7 @@ def test_a_machine_needs_its_share_of_memory(files, monkeypatch):
     with core_files.limited(0.6 * size):
         assert len(read().y_train) == 300
         monkeypatch.setattr(hosts, "machines", lambda: 1)
-        with pytest.raises(UserError, match="t.csv: about 3.. rows of 5 encoded values takes"):
-            read()
+        refused("t.csv: about 3.. rows of 5 encoded values takes", read)
     monkeypatch.setattr(base, "LARGE_ARRAY", 10**9)
     monkeypatch.setattr(hosts, "machines", lambda: 3)
     with core_files.limited(0.6 * size), pytest.raises(UserError, match="encoded values takes"):

@@ -24,6 +24,7 @@ def counted(request):
     except UserError:
         pytest.skip(f"no {spec.partition(':')[2]} here; set DPGEN_DATA to where the data sets lie")
     read = data.load(spec, **options)
+    assert set(read.y_train) == set(read.y_test) == set(range(read.spec.classes))
     return request.param, (read.spec.shape, read.spec.classes, len(read.y_train))
 
 

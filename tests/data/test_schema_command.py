@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax import train
@@ -133,25 +134,21 @@ def test_a_shorter_list_is_a_shorter_statement(run, tmp_path):
      ["--label", "a"], "196 different numbers, and texts that are none: unknown; .*odd: null")])
 def test_nothing_is_written_on_an_error(run, tmp_path, text, flags, match):
     (tmp_path / "d.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=match) as caught:
-        run(*flags, "--out", "s.yaml")
-    assert "\n" not in str(caught.value) and not (tmp_path / "s.yaml").exists()
+    refused(match, run, *flags, "--out", "s.yaml")
+    assert not (tmp_path / "s.yaml").exists()
 
 
 def test_an_existing_file_is_kept(run, tmp_path):
     (tmp_path / "s.yaml").write_text("mine")
-    with pytest.raises(UserError, match="--out s.yaml exists; give a new file"):
-        run("--label", "Class", "--out", "s.yaml")
+    refused("--out s.yaml exists; give a new file", run, "--label", "Class", "--out", "s.yaml")
     assert (tmp_path / "s.yaml").read_text() == "mine"
-    with pytest.raises(UserError, match="no folder nowhere; make it first"):
-        run("--label", "Class", "--out", "nowhere/s.yaml")
+    refused("no folder nowhere; make it first", run, "--label", "Class", "--out", "nowhere/s.yaml")
 
 
 def test_private_entries_are_bought(run, fake, tmp_path):
     draft(run, tmp_path / "p.yaml", ("n", "min", "private"), ("n", "max", "private"),
           ("x", "min", "private"), ("x", "max", "private"), ("job", "categories", "private"))
-    with pytest.raises(UserError, match="column n: min is still `private`"):
-        schema.read("p.yaml")
+    refused("column n: min is still `private`", schema.read, "p.yaml")
     said = run("--schema", "p.yaml", "--schema-epsilon", "0.6", "--schema-delta", "1e-6",
                "--out", "f.yaml")
     assert any(line.startswith("note: epsilon 0.6 of these records is spent") for line in said)
@@ -229,9 +226,7 @@ def test_the_real_queries(run, tmp_path):
      ["--schema-epsilon", "1"], "d.csv, line 2, column x: 0.5 is no whole number")])
 def test_faults_are_found_before_anything_is_spent(run, fake, tmp_path, changes, flags, match):
     draft(run, tmp_path / "p.yaml", *changes)
-    with pytest.raises(UserError, match=match) as caught:
-        run("--schema", "p.yaml", *flags, "--out", "f.yaml")
-    assert "\n" not in str(caught.value)
+    refused(match, run, "--schema", "p.yaml", *flags, "--out", "f.yaml")
     assert not fake and not (tmp_path / "f.yaml").exists()
 
 
@@ -253,12 +248,10 @@ def test_what_no_value_came_out_of_is_spent_and_the_rest_is_kept(run, fake, tmp_
         raise UserError("cannot find bounds")
 
     monkeypatch.setattr(purchase.single_releases, "bounds", nothing)
-    with pytest.raises(UserError, match=r"stands out of the noise for n: declare .* in f.yaml"):
-        run("--schema", "p.yaml", "--schema-epsilon", "1", "--schema-delta", "1e-6",
-            "--out", "f.yaml")
+    refused(r"stands out of the noise for n: declare .* in f.yaml", run, "--schema", "p.yaml",
+            "--schema-epsilon", "1", "--schema-delta", "1e-6", "--out", "f.yaml")
     text = (tmp_path / "f.yaml").read_text()
-    with pytest.raises(UserError, match="column n: min is still `private`"):
-        schema.read(str(tmp_path / "f.yaml"))
+    refused("column n: min is still `private`", schema.read, str(tmp_path / "f.yaml"))
     (tmp_path / "g.yaml").write_text(
         text.replace("min: private", "min: 0").replace("max: private", "max: 9"))
     made = schema.read(str(tmp_path / "g.yaml"))
@@ -274,5 +267,4 @@ def test_what_no_value_came_out_of_is_spent_and_the_rest_is_kept(run, fake, tmp_
     {"kind": "epsilon-delta", "count": 1, "epsilon": "much"},
     {"kind": "epsilon-delta", "count": 1, "epsilon": -1.0}])
 def test_a_changed_purchase_stops_a_run(row):
-    with pytest.raises(UserError, match="block `bought` was changed"):
-        side_releases.purchases([row])
+    refused("block `bought` was changed", side_releases.purchases, [row])

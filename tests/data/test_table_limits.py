@@ -174,7 +174,7 @@ def test_other_yaml(place, text, match):
 
 
 def test_a_schema_has_a_size(place, monkeypatch):
-    monkeypatch.setattr(schema, "MOST_YAML_BYTES", 100)
+    monkeypatch.setattr(schema, "MOST_BYTES", 100)
     (place / "s.yaml").write_text(SCHEMA + "#" * 100)
     refused("s.yaml holds more than", schema.read, "s.yaml")
 

@@ -7,10 +7,10 @@ import stat
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from dpgen_jax import train
 from dpgen_jax.core import arrays, files, hosts
-from dpgen_jax.core.types import UserError
 from dpgen_jax.data import cache, load, tfds
 from dpgen_jax.data.images import files as images_files
 
@@ -80,8 +80,7 @@ def test_the_cache_is_its_owners_own(folder):
     assert len(modes) == 4  # the cache, one entry, its pixels and what describes them
     assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
     root.chmod(0o750)
-    with pytest.raises(UserError, match="is open to other users.*chmod 700"):
-        load("tfds:tiny_tfds")
+    refused("is open to other users.*chmod 700", load, "tfds:tiny_tfds")
 
 
 def test_another_size_or_a_changed_file_is_decoded_anew(folder, decodes):
@@ -124,13 +123,11 @@ def test_what_fails_leaves_nothing(folder):
     described = folder / "dataset_info.json"
     text = described.read_text()
     described.write_text(text.replace('"12"', '"13"'))
-    with pytest.raises(UserError, match="tfds:tiny_tfds.*prepare it again"):
-        load("tfds:tiny_tfds")
+    refused("tfds:tiny_tfds.*prepare it again", load, "tfds:tiny_tfds")
     described.write_text(text)
     train, = folder.glob("*train.array_record*")
     train.write_bytes(train.read_bytes()[:100])
-    with pytest.raises(UserError, match="tfds:tiny_tfds cannot be read.*prepare it again"):
-        load("tfds:tiny_tfds")
+    refused("tfds:tiny_tfds cannot be read.*prepare it again", load, "tfds:tiny_tfds")
     assert not entries()
 
 
@@ -152,18 +149,14 @@ def test_records_that_fit_no_array(folder, tmp_path):
     square = np.zeros((8, 8, 1), np.uint8)
     for image, wrong in ((np.zeros((8, 9, 1), np.uint8), "train image 1 has shape"),
                          (square.astype(np.uint16), "images are uint16")):
-        with pytest.raises(UserError, match=wrong):
-            read(square, image)
-    with pytest.raises(UserError, match="holds 0 records and states 0"):
-        read()
-    with pytest.raises(UserError, match="holds 2 or more records and states 1"):
-        read(square, square, count=1)
+        refused(wrong, read, square, image)
+    refused("holds 0 records and states 0", read)
+    refused("holds 2 or more records and states 1", read, square, square, count=1)
     assert not entries()
     read(square, square, place=tmp_path / "gs:/bucket")  # nothing would tell of a change there
     assert not entries()
     with files.limited(100e-9):
-        with pytest.raises(UserError, match="an array of 2 images like train image 0 takes"):
-            read(square, square)
+        refused("an array of 2 images like train image 0 takes", read, square, square)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(hosts, "machines", lambda: 2)
             patched.setattr(tfds.base, "LARGE_ARRAY", 1)

@@ -5,12 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import small_datalens
 import small_gswgan
 from small_gswgan import KEY, ROWS
 
-from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.core.types import Records
 from dpgen_jax.methods import gswgan
 
 
@@ -34,8 +33,3 @@ def test_the_class_weight_adds_what_labels_differ_in_and_no_more():
     np.testing.assert_allclose(added.sum(0), 0.0, atol=1e-6)  # over all labels of one image
     # The label's score less the mean of the two others, of which each has its own gradient.
     np.testing.assert_allclose(added, 1.5 * (plain - plain.mean(0)), rtol=1e-3, atol=1e-6)
-
-
-def test_a_negative_class_weight_is_refused():
-    with pytest.raises(UserError, match="class_weight"):
-        small_gswgan.gs(class_weight=-1.0)

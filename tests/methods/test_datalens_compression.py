@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import runs
 import small_datalens
 
 from benchmarks.sweep import cells
@@ -21,7 +20,6 @@ from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import datalens
-from dpgen_jax.release.bundle import load
 
 CONFIG = dataclasses.replace(small_datalens.CONFIG, sketch_columns=24, step_size=0.1)
 WAYS = ("d2p", "fetchsgd")
@@ -131,17 +129,6 @@ def test_every_data_set_has_one_preset_of_each():
     assert set(ALL) == names
 
 
-@pytest.mark.parametrize(("fields", "text"), [
-    ({"aggregate": "d2p", "levels": 1}, "levels is 1"),
-    ({"aggregate": "d2p", "levels": 0}, "levels is 0"),
-    ({"aggregate": "fetchsgd", "sketch_rows": 0}, "sketch_rows is 0"),
-    ({"aggregate": "fetchsgd", "sketch_columns": -1}, "sketch_columns is -1"),
-    ({"aggregate": "fetchsgd", "sketch_columns": 2}, "too narrow")])
-def test_settings_that_mean_nothing_are_named(fields, text):
-    with pytest.raises(UserError, match=text):
-        datalens.mechanism(dataclasses.replace(CONFIG, **fields), small_datalens.SPEC)
-
-
 def test_the_published_sweep_leaves_out_every_component():
     """Each is another method at the same budget."""
     rows = {cell.label: cells.job(sweep, cell) for sweep in (
@@ -169,19 +156,6 @@ def test_the_noise_of_the_paper_allows_d2p_fed_a_single_step():
 
 
 # The commands.
-
-@pytest.mark.long
-def test_a_run_is_made_and_loaded(tmp_path):
-    release, _ = runs.train(tmp_path / "run", aggregate="fetchsgd", sketch_columns=24, steps=2)
-    assert release.privacy["epsilon"] == runs.BUDGET.epsilon
-    event, = release.privacy["events"]
-    bound = datalens.mechanism(release.config, small_datalens.SPEC).bound
-    assert event["sensitivity"] == pytest.approx(math.sqrt(bound.squared_sensitivity()))
-    again = load(tmp_path / "run")
-    assert again.config == release.config and again.config.aggregate == "fetchsgd"
-    x, y = again.sample(6, seed=0)
-    assert x.shape == (6, 8, 8, 1) and len(y) == 6
-
 
 @ways
 def test_account_states_what_a_preset_costs(capsys, monkeypatch, way):

@@ -2,14 +2,12 @@
 
 import dataclasses
 import functools
-import json
 import math
 import struct
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import people_table
 import pytest
 import small_datalens
 from hypothesis import given, settings
@@ -22,15 +20,14 @@ from dpgen_jax.aggregation.bound import Unbounded, as_float
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Records, UserError
-from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import dcgan
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.resnet import Critic, CriticNet, ResNetNet
-from dpgen_jax.run import calibrate_config, lifecycle
+from dpgen_jax.run import calibrate_config
 
 KEY, OPEN = jax.random.key(3), Budget(math.inf, 1e-3)
 CONFIG = dcgan.Config(batch=4, steps=2, sigma=0.0, d_steps=2, penalty=0.0,
@@ -113,35 +110,6 @@ def test_the_answer_is_the_gradient_of_the_generators_loss(config):
     )  # other keys, other records of all that there are
 
 
-# Whole runs.
-
-def fit(out, data, config=CONFIG):
-    config = dataclasses.replace(config, sigma=None)
-    return lifecycle.run(
-        lifecycle.Request("dcgan", "glyphs", config, OPEN, Runtime(devices=1, chunk=1), out),
-        data,
-        lambda line: None,
-    )
-
-
-@pytest.mark.long
-def test_images_and_the_statement(tmp_path):
-    release = fit(tmp_path / "run", from_arrays(*small_datalens.images(), 3))
-    statement = json.loads((tmp_path / "run/release/privacy.json").read_text())
-    assert release.privacy["epsilon"] == math.inf and statement["epsilon"] in ("inf", math.inf)
-    assert [event["count"] for event in statement["events"]] == [2]
-    assert release.sample(5)[0].shape == (5, 8, 8, 1)
-
-
-@pytest.mark.long
-def test_tables(tmp_path):
-    x, y = people_table.table(40)
-    release = fit(tmp_path / "run", Dataset("people", people_table.SPEC, x, y))
-    assert release.sample(5)[0].shape == (5, 4)
-    with pytest.raises(UserError, match="table"):
-        dcgan.build(WASSERSTEIN, people_table.SPEC)
-
-
 # No promise.
 
 def test_a_promise_is_refused(tmp_path):
@@ -149,10 +117,6 @@ def test_a_promise_is_refused(tmp_path):
         train.command(["dcgan", "--dataset", "glyphs", "--epsilon", "10", "--out",
                        str(tmp_path / "run")])
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
-    with pytest.raises(UserError, match="gives no privacy"):
-        dcgan.Config(sigma=1.0)
-    with pytest.raises(UserError, match="batch is 0"):
-        dcgan.Config(batch=0)
 
 
 @pytest.mark.parametrize("name", presets.all_of("dcgan"))
@@ -165,6 +129,5 @@ def test_presets_promise_nothing(name):
     assert preset.epsilon == math.inf and config.sigma == 0 and built.n_units == 1
     assert composition.epsilon_of(built.events(1), 1e-5) == math.inf
     assert jax.eval_shape(dcgan.build(config, preset.spec).init, KEY)
-    assert presets.get("dcgan")[0] == "glyphs"
     with pytest.raises(UserError, match="gives no privacy"):
         calibrate_config.complete("dcgan", preset.config, preset.spec, Budget(10.0, preset.delta))

@@ -14,12 +14,10 @@ from small_dpmerf import IMAGE, TABLE, records
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import SeededBits
-from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import Records, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.core.types import Records
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle, loop
+from dpgen_jax.run import loop
 
 N = 20
 CONFIG = dpmerf.Config(records=N, features=12, windows=(0, 2), sigma=0.0, batch=30,
@@ -174,48 +172,3 @@ def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
     made = np.asarray(jax.jit(trained.sample)(fitted, jax.random.key(1), labels))
     levels = [made[np.asarray(labels) == c].mean() for c in range(3)]
     assert levels[1] > 0.75 and max(levels[0], levels[2]) < 0.25
-
-
-# Presets, whole runs, bad input.
-
-@pytest.mark.long
-@pytest.mark.parametrize("spec", [IMAGE, TABLE])
-def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec, N)
-    config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = lifecycle.run(
-        lifecycle.Request(
-            "dpmerf",
-            "mine",
-            config,
-            Budget(3.0, 1e-3),
-            Runtime(devices=1, chunk=5),
-            tmp_path / "run",
-        ),
-        Dataset("rows", spec, own.x, own.y),
-        lambda line: 0,
-    )
-    x, labels = made.sample(7)
-    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
-    assert made.privacy["epsilon"] == 3.0 and made.config.records == N
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("batch", 0), ("generator_steps", 0), ("records", 0), ("ema", 1.0), ("sigma", -1.0),
-    ("steps", 2), ("steps", 0)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})
-
-
-@pytest.mark.parametrize(("field", "value", "said"), [
-    ("records", None, "records"), ("features", 7, "features"), ("windows", (), "windows"),
-    ("sigma", 1e5, "levels")])
-def test_mechanisms_that_cannot_be_are_refused(field, value, said):
-    with pytest.raises(UserError, match=said):
-        dpmerf.mechanism(dataclasses.replace(CONFIG, **{field: value}), IMAGE)
-
-
-def test_too_few_fakes_are_refused_before_anything_is_spent():
-    with pytest.raises(UserError, match="batch is 5.* 6 or above"):
-        dpmerf.build(dataclasses.replace(CONFIG, batch=5), IMAGE)

@@ -12,14 +12,10 @@ import small_datalens
 from jax.flatten_util import ravel_pytree
 from small_dpmerf import IMAGE, TABLE, records
 
-from dpgen_jax import presets
 from dpgen_jax.accountant.events import PoissonGaussianEvent
-from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import Records, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.core.types import Records
 from dpgen_jax.methods import dpmerf_ae
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle
 
 N = 40
 CONFIG = dpmerf_ae.Config(records=N, batch=10, clip=0.7, sigma=1.0, steps=5, embedding_steps=2,
@@ -98,46 +94,3 @@ def test_the_loss_is_that_of_each_record_alone():
     x = jax.random.uniform(jax.random.key(1), (3, 4, 4, 1))
     alone = [float(net.loss(params, x[i:i + 1])) for i in range(3)]
     assert float(net.loss(params, x)) == pytest.approx(np.mean(alone), rel=1e-5)
-
-
-@pytest.mark.parametrize("spec", [pytest.param(IMAGE, marks=pytest.mark.slow),
-                                  pytest.param(TABLE, marks=pytest.mark.long)])
-def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec, N)
-    config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = lifecycle.run(
-        lifecycle.Request(
-            "dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1), tmp_path / "run"
-        ),
-        Dataset("rows", spec, own.x, own.y),
-        lambda line: 0,
-    )
-    x, labels = made.sample(7)
-    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
-    assert made.privacy["epsilon"] == 3.0 and set(made.model) == {"generator", "decoder"}
-
-
-@pytest.mark.parametrize("name", presets.all_of("dpmerf_ae"))
-def test_presets_can_be_built(name):
-    preset = presets.all_of("dpmerf_ae")[name]
-    config = dataclasses.replace(preset.config, records=preset.records, sigma=1.0)
-    mechanism = dpmerf_ae.mechanism(config, preset.spec)
-    assert mechanism.n_units == preset.records and mechanism.relation == "replace-one"
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("embedding_steps", 0), ("embedding_steps", 5), ("hidden", 0), ("code", 0), ("fakes", 0),
-    ("generator_steps", 0), ("ema", 1.0), ("sigma", -1.0), ("batch", 41), ("clip", 0.0)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})
-
-
-def test_codes_are_not_moved():
-    with pytest.raises(UserError, match="warp is 0.2, which moves images; this generator makes"):
-        dataclasses.replace(CONFIG, generator=GeneratorNet(8, 16, warp=0.2))
-
-
-def test_too_few_fakes_are_refused_before_anything_is_spent():
-    with pytest.raises(UserError, match="fakes is 5.* 6 or above"):
-        dpmerf_ae.build(dataclasses.replace(CONFIG, fakes=5), IMAGE)

@@ -9,17 +9,12 @@ import itertools
 
 import jax
 import numpy as np
-import people_table
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from dpgen_jax import presets
-from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.core.types import EMPTY, ImageSpec
 from dpgen_jax.methods import dpsinkhorn
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle
 
 CONFIG = dpsinkhorn.Config(teachers=5, batch=6, steps=2, generator=GeneratorNet(2, 8, 4))
 SHARP = dataclasses.replace(CONFIG, entropy=1e-3, iterations=200)
@@ -82,32 +77,3 @@ def test_empty_slots_take_no_part():
                    np.append(labels, [EMPTY, EMPTY]))
     np.testing.assert_allclose(few, padded, atol=1e-5)
     assert np.isfinite(padded).all()
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("clip", 0.0), ("entropy", 0.0), ("iterations", 0), ("debias", -1.0), ("ema", 1.0)])
-def test_a_field_out_of_range_is_named(field, value):
-    with pytest.raises(UserError, match=f"{field} is {value}"):
-        dataclasses.replace(CONFIG, **{field: value})
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["images", "table"])
-def test_a_run_makes_records_within_the_budget(tmp_path, kind):
-    rng = np.random.default_rng(0)
-    if kind == "images":
-        data = Dataset("images", IMAGES, rng.integers(0, 256, (30, 4, 4, 1), dtype=np.uint8),
-                       (np.arange(30) % 3).astype(np.int32))
-    else:
-        data = Dataset("people", people_table.SPEC, *people_table.table(30))
-    request = lifecycle.Request("dpsinkhorn", "glyphs", CONFIG, Budget(4.0, 1e-3),
-                                Runtime(devices=1), tmp_path / "run")
-    release = lifecycle.run(request, data, lambda line: None)
-    x, _ = release.sample(9)
-    assert len(x) == 9 and release.privacy["steps"] == 2
-    assert 3.9 < release.privacy["epsilon"] <= 4.0 and release.privacy["relation"] == "replace-one"
-
-
-def test_presets_are_for_the_data_sets_that_they_name():
-    served = {preset.dataset for preset in presets.all_of("dpsinkhorn").values()}
-    assert served == {"glyphs", "table"}

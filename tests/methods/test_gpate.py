@@ -17,7 +17,7 @@ from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.aggregation.topagg import TopKSign
-from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.core.types import Records
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.pair import pair
 
@@ -159,24 +159,6 @@ def test_what_each_way_bounds_and_pays():
 
 
 # Refused.
-
-@pytest.mark.parametrize(("fields", "text"), [
-    ({"projection": F + 1}, f"projection is {F + 1}; the records have only {F} features"),
-    ({"bins": 6}, "6 bins for 5 votes"), ({"threshold": 0.0}, "threshold is 0"),
-    ({"bins": 1}, "bins is 1")])
-def test_what_does_not_fit_the_records_is_refused(fields, text):
-    with pytest.raises(UserError, match=text) as caught:
-        gpate.build(dataclasses.replace(CONFIG, **fields), TABLE)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("projection", -1), ("bins", 0), ("clip", 0.0), ("clip", math.nan), ("sigma_ratio", 0.0),
-    ("sigma", -1.0), ("teachers", 0)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})
-
 
 def test_without_noise_the_votes_are_counted_exactly():
     mechanism = gpate.mechanism(dataclasses.replace(CONFIG, sigma=0.0), TABLE)

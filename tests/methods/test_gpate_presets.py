@@ -23,12 +23,6 @@ def planned(name):
     return calibrate_config.complete("gpate", preset.config, preset.spec, budget)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_every_preset_names_its_source(name):
-    source = ALL[name].source
-    assert "Long et al. 2021" in source or "this library" in source
-
-
 def test_published_settings():
     config = ALL["mnist-eps1"].config
     assert (config.teachers, config.batch, config.projection, config.bins, config.clip) == (

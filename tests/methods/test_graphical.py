@@ -112,7 +112,7 @@ def test_what_a_fit_takes_is_said_and_bounded(monkeypatch):
 
 def test_without_the_package_it_is_named_before_anything_is_spent(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'pip install "dpgen_jax\[graphical\]"'):
+    with pytest.raises(UserError, match=r'pip install dpgen_jax\[graphical\]'):
         seeded.train(GRAPHICAL, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -10,7 +10,6 @@ import small_datalens
 import small_gswgan
 from small_gswgan import KEY, ROWS
 
-from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets import losses
 
@@ -42,8 +41,3 @@ def test_black_images_become_lighter_by_straight_through_alone(slope, lighter, d
         released = sign * np.ones((ROWS, 64), np.float32)
         norm = float(absorb(KEY, black, query, released)[1]["generator_gradient"])
         assert norm > 1e-2 if moves else norm < 1e-12, (sign, norm)
-
-
-def test_a_choice_that_there_is_not_is_refused():
-    with pytest.raises(UserError, match="logit_slope is 'steep'; it must be one of sigmoid"):
-        small_gswgan.gs(logit_slope="steep")

@@ -11,10 +11,9 @@ import pytest
 import small_datalens
 import small_pategan as small
 
-from dpgen_jax import presets
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, LaplaceEvent
-from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.core.types import Records
 from dpgen_jax.methods import pategan
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.pair import pair
@@ -158,32 +157,7 @@ def test_without_noise_epsilon_is_infinite(noise):
     assert composition.epsilon_of(mechanism.events(1), 1e-5) == math.inf
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("memory", 0), ("s_steps", 0), ("g_steps", 0), ("s_hidden", 0), ("batch", 0), ("sigma", -1.0),
-    ("teachers", 0), ("jitter", -0.1), ("jitter", math.nan)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})
-
-
 # The real loop.
-
-def test_images_run(tmp_path):
-    """One teacher's part of a step, and the public part, as shapes: compiling takes long."""
-    method, spec = pategan.build(CONFIG, small_datalens.SPEC), small_datalens.SPEC
-
-    def step(key, own):
-        public, unit = method.init(key), method.init_unit(key)
-        query = method.ask(key, public)
-        unit = method.learn(key, unit, own, query)
-        new, _ = method.absorb(key, public, query, method.answer(key, unit, own, query))
-        model = method.finalize(key, new)
-        return public, new, method.sample(model, key, jnp.zeros(6, jnp.int32))
-
-    own = Records(np.zeros((3, *spec.shape), np.uint8), np.zeros(3, np.int32))
-    public, new, images = jax.eval_shape(step, KEY, own)
-    assert public == new and images.shape == (6, *spec.shape)
-
 
 def listening(key, public, query, released):
     """The public part of a step that only listens, which compiles sooner."""
@@ -212,21 +186,3 @@ def test_the_layout_does_not_change_a_count():
     counts = [votes_on(where) for where in ((1, 1), (2, 2))]
     assert np.any(counts[0])
     np.testing.assert_array_equal(*counts)
-
-
-# Presets.
-
-ALL = presets.all_of("pategan")
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_preset_builds_and_names_its_source(name):
-    preset = ALL[name]
-    assert "Jordon" in preset.source or "this library" in preset.source
-    assert preset.config.teachers <= preset.records and preset.delta < 1 / preset.records
-    pategan.build(dataclasses.replace(preset.config, sigma=100.0), preset.spec)
-    records.check_partition(preset.records, preset.config.teachers)
-
-
-def test_the_default_preset_is_that_of_glyphs():
-    assert next(iter(ALL)) == "glyphs" and presets.get("pategan")[0] == "glyphs"

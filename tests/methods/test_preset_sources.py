@@ -79,7 +79,7 @@ def test_the_command_lists_the_presets_and_what_differs(method, monkeypatch, cap
 
 @pytest.mark.parametrize("method", methods.NAMES)
 def test_an_old_name_of_a_preset_is_no_new_one(method):
-    module = importlib.import_module(f"dpgen_jax.presets.{method}")
+    module = methods.get(method)
     for old, new in getattr(module, "RENAMED", {}).items():
         assert old not in presets.all_of(method) and new in presets.all_of(method)
 

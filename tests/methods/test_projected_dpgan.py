@@ -1,24 +1,19 @@
 """Projected DP-GAN: every record is a unit, and a vote on each projected coordinate of its own
 gradient is all that it says."""
 
-import dataclasses
 import functools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import small_datalens
 
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.core.config import Budget, Runtime
-from dpgen_jax.core.types import Column, Records, TableSpec, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.core.types import Column, Records, TableSpec
 from dpgen_jax.methods import projected_dpgan
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import lifecycle
 
 K, N = 7, 20
 CONFIG = projected_dpgan.Config(records=N, batch=6, projection=K, sigma=3.0, steps=3, hidden=5,
@@ -154,66 +149,9 @@ def test_the_discriminator_follows_the_release_and_the_fakes_through_the_same_bi
 
 # Privacy.
 
-def test_the_sensitivity_is_attained_and_never_exceeded():
-    bound = METHOD.mechanism.bound
-    rng = np.random.default_rng(0)
-    messages = jnp.asarray(rng.normal(0, 0.1, (200, 1, K)), jnp.float32)
-    messages = messages.at[0].set(1.0).at[1].set(-1.0).at[2].set(jnp.nan).at[3].set(jnp.inf)
-    votes = np.asarray(jax.vmap(lambda m: bound.project(jax.random.key(0), m))(messages))
-    distances = ((votes[:, None] - votes[None]) ** 2).sum((-1, -2))
-    assert distances.max() == distances[0, 1] == bound.squared_sensitivity() == 2 * K
-    assert votes.sum((-1, -2)).tolist() == [K, K, 0, *[K] * 197]
-
-
 def test_a_step_is_one_gaussian_event():
     mechanism = METHOD.mechanism
     tau = mechanism.noise.total_variation(K * CONFIG.bins)
     assert mechanism.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
     assert (mechanism.n_units, mechanism.unit, mechanism.relation) == (N, "record", "replace-one")
     assert mechanism.shape == (1, K * CONFIG.bins)
-
-
-# Presets and whole runs.
-
-@pytest.mark.long
-def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
-    config, own = dataclasses.replace(CONFIG, sigma=None, ema=0.5), rows(N)
-    release = lifecycle.run(
-        lifecycle.Request(
-            "projected_dpgan",
-            "mnist-eps1",
-            config,
-            Budget(3.0, 1e-3),
-            Runtime(devices=1, chunk=5),
-            tmp_path / "run",
-        ),
-        Dataset("rows", SPEC, own.x, own.y),
-        lambda line: None,
-    )
-    made, labels = release.sample(5)
-    assert made.shape == (5, 2) and np.isfinite(made).all() and set(labels) <= {0, 1, 2}
-    assert release.privacy["epsilon"] == 3.0
-
-
-def test_images_fit_every_part():
-    method = projected_dpgan.build(CONFIG, small_datalens.SPEC)
-
-    def conversation(key):
-        public = method.init(key)
-        released = jnp.zeros((1, K))
-        after, _ = method.absorb(key, public, method.ask(key, public), released)
-        model = method.finalize(key, after)
-        return public, after, method.sample(model, key, jnp.arange(3))
-
-    public, after, images = jax.eval_shape(conversation, jax.random.key(0))
-    assert images.shape == (3, *small_datalens.SPEC.shape)
-    assert jax.tree.all(jax.tree.map(lambda a, b: a.shape == b.shape and a.dtype == b.dtype,
-                                     public, after))
-
-
-@pytest.mark.parametrize(("field", "value"), [
-    ("batch", 0), ("projection", 0), ("clip", 0.0), ("hidden", -1), ("ema", 1.0),
-    ("sigma", -1.0), ("steps", 0)])
-def test_settings_that_mean_nothing_are_named(field, value):
-    with pytest.raises(UserError, match=field):
-        dataclasses.replace(CONFIG, **{field: value})

@@ -265,17 +265,6 @@ def test_a_teacher_answers_for_few_prototypes_and_that_is_what_is_charged():
     assert sensitivity("signs", images_per_teacher=60) == 4 * 10 * 6  # there are no more
 
 
-@pytest.mark.parametrize(("fields", "text"), [
-    ({"images": 0}, "images is 0; it must be above 0"),
-    ({"images_per_teacher": 0}, "images_per_teacher is 0; it must be above 0"),
-    ({"answer": "votes"}, "frequencies is 0; votes are on fakes in low frequencies"),
-    ({"answer": "bits"}, "answer is 'bits'; it must be one of gradients, signs, votes"),
-    ({"warp": 1.0}, "warp is 1.0; it must lie in 0 <= warp < 1")])
-def test_fields_out_of_range_are_refused(fields, text):
-    with pytest.raises(UserError, match=text):
-        dataclasses.replace(FEW, **fields)
-
-
 def test_tables_and_old_names_of_presets_are_refused():
     with pytest.raises(UserError, match="prototypes and frequencies are for images"):
         prototypes.build(FEW, people_table.THREE)

@@ -122,6 +122,6 @@ def int32_wraps_around() -> Iterator[None]:
         entries = jnp.clip(steps, -self.levels, self.levels).astype(jnp.int32)
         return clip.enforce(entries, lambda rows: within(rows, self.levels**2))
 
-    with all_replaced((RowL2, "project", project), (clip, "_squares_within", within)):
+    with all_replaced((RowL2, "project", project), (clip, "halves_within", within)):
         yield
 

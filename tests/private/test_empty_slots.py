@@ -117,7 +117,7 @@ BOUNDS = [topagg.TopKSign(3, 4), topagg.TopKSign(3, 4, clip=0.5), clip.RowL2(1.0
           teacher_votes.LabelVotes(4),
           compression.KLevels(4, 8, 4), bound.Unbounded(4, 8),
           compression.SketchedSigns(topagg.TopKSign(3, 4), compression.CountSketch(2, 6, 8)),
-          moments.NonNegativeL2(8, 50, 8), moments.CellVotes(4, 8, 200),
+          moments.CellVotes(4, 8, 200),
           bound.FewRows(topagg.TopKSign(3, 2), 4),
           bound.FewRows(teacher_votes.OneHot(4, 8, 2, 1.0), 4),
           moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, count=1,

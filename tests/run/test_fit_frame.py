@@ -81,7 +81,7 @@ def test_one_cell_changes_one_row_and_nothing_public(bought):
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"label": "lat"}, r"label lat: the frame has no such column, did you mean 'late'\?"),
+    ({"label": "lat"}, r"label=lat: the frame has no such column, did you mean 'late'\?"),
     ({"unit": "age", "rows_per_unit": 2}, "a frame without a schema comes with label alone"),
     ({"y": np.zeros(N)}, "a frame without a schema comes with label alone"),
     ({"method": "gswgan"}, "gswgan has no preset for"),

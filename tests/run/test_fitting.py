@@ -59,21 +59,22 @@ def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
     assert " --" not in str(caught.value)
 
 
-def test_flags_become_arguments():
-    assert errors.in_python_words("go on with it: python -m dpgen_jax.train --resume runs/a, or "
-                                  "name "
-                             "another --out") == (
-        "go on with it: fit(..., out='runs/a', resume=True), or name another out")
-    assert errors.in_python_words("pass --total-epsilon 3.5 or --schema FILE; a--b stays") == (
-        "pass total_epsilon=3.5 or schema=FILE; a--b stays")
+def test_each_front_end_words_the_options():
+    with errors.worded(on_command_line=True):
+        assert f"{errors.option('total_epsilon', 3.5)}, {errors.option('resume', True)}" == (
+            "--total-epsilon 3.5, --resume")
+        with errors.worded(on_command_line=False):
+            assert f"{errors.option('total_epsilon', 3.5)}, {errors.option('resume', True)}" == (
+                "total_epsilon=3.5, resume=True")
+        assert errors.option("schema", "FILE") == "--schema FILE"
 
 
 @pytest.mark.parametrize(("call", "said"), [
     (lambda: dg.load_dataset("csv:t.csv"), "needs schema=FILE.yaml.*python -m dpgen_jax.schema"),
-    (lambda: dg.load_dataset("t.csv", label="b", schema="s.yaml"), "^label b: s.yaml has"),
+    (lambda: dg.load_dataset("t.csv", label="b", schema="s.yaml"), "^label=b: s.yaml has"),
     (lambda: dg.load_dataset("digits", test_fraction=3), "^test_fraction is 3"),
     (lambda: dg.load_dataset("digits", channels=3), "^channels does not apply"),
-    (lambda: dg.draft_schema(FRAME, label="il"), "^label il: no such column"),
+    (lambda: dg.draft_schema(FRAME, label="il"), "^label=il: no such column"),
     (lambda: dg.load("none"), "neither a run nor"),
     (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "by schema=FILE, or raise epsilon")])
 def test_no_call_of_python_answers_with_flags(call, said, tmp_path, monkeypatch):

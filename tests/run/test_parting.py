@@ -93,7 +93,7 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
         leader.close()
         hosts._watch(here)
     assert ended == [code] * (not regular)
-    assert capsys.readouterr().err == f"error: {hosts.GONE}\n" * (not regular)
+    assert capsys.readouterr().err == f"error: {hosts.gone()}\n" * (not regular)
 
 
 @pytest.mark.usefixtures("told")

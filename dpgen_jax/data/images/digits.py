@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import math
 import re
 import struct
-import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from dpgen_jax.core import arrays
-from dpgen_jax.core.files import CHUNK, content_of, require_memory, require_regular
+from dpgen_jax.core.errors import option
+from dpgen_jax.core.files import CHUNK, content_of, opened, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base
 from dpgen_jax.data.base import (
@@ -37,15 +36,7 @@ IDX_MAGIC = {3: b"\0\0\x08\x03", 1: b"\0\0\x08\x01"}  # unsigned bytes, by numbe
 
 
 def digits(classes: int | None, image_size: int | None) -> Dataset:
-    """Loads scikit-learn's 8 x 8 digits: 1,437 train and 360 test images, by a fixed random split.
-
-    Args:
-        classes: The number of classes that the user declares, or None.
-        image_size: Pixels to which images are resized, or None.
-
-    Raises:
-        UserError: The user declares another number of classes.
-    """
+    """Loads scikit-learn's 8 x 8 digits: 1,437 training and 360 test images, by a fixed split."""
     from sklearn.datasets import load_digits  # slow to import
 
     source = load_digits()
@@ -60,16 +51,7 @@ def digits(classes: int | None, image_size: int | None) -> Dataset:
 def idx(path: str, classes: int | None, image_size: int | None) -> Dataset:
     """Loads the MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz.
 
-    Args:
-        path: The folder; the t10k pair may be absent.
-        classes: The declared number of classes; 10 by default.
-        image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file.
+    The t10k pair may be absent. By default there are 10 classes.
     """
     folder = locate(path)
     train = _idx_part(folder, "train")
@@ -81,20 +63,12 @@ def idx(path: str, classes: int | None, image_size: int | None) -> Dataset:
 
 
 def idx_content(path: str) -> str:
-    """Returns a digest of the training images and labels, in hex. It is as private as these.
-
-    Args:
-        path: The folder, as `idx` takes it.
-
-    Raises:
-        UserError: Naming the file that is missing.
-    """
+    """Returns a digest of the training images and labels, in hex. It is as private as these."""
     names = (f"train-{part}-ubyte" for part in ("images-idx3", "labels-idx1"))
     return "".join(content_of(_idx_file(locate(path), name)) for name in names)
 
 
 def _idx_part(folder: Path, part: str) -> Arrays:
-    """Reads the images and labels of one part."""
     images_path = _idx_file(folder, f"{part}-images-idx3-ubyte")
     labels_path = _idx_file(folder, f"{part}-labels-idx1-ubyte")
     images, labels = _read_idx(images_path, 3), _read_idx(labels_path, 1)
@@ -105,7 +79,6 @@ def _idx_part(folder: Path, part: str) -> Arrays:
 
 
 def _idx_file(folder: Path, name: str) -> Path:
-    """Returns the path of a file, plain or .gz."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
@@ -118,35 +91,24 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
     The length must match: of a .gz file no more is unpacked than the header states.
     """
     size, header = require_regular(path).st_size, 4 * (1 + dims)
-    try:
-        with _open(path) as file:
-            shape = _idx_shape(path, file.read(header), dims)
-            promised = math.prod(shape)
-            if path.suffix != ".gz":
-                _require_length(path, shape, size - header)
-            if not promised:
-                raise UserError(f"{path} holds {shape[0]} images and no pixels" if shape[0] else
-                                f"{path} holds 0 {'images' if dims > 1 else 'labels'}; at least 1 "
-                                "is needed")
-            if path.suffix != ".gz" and promised >= base.LARGE_ARRAY:
-                return base.mapped_array(path, np.dtype(np.uint8), header, shape)
-            require_memory(f"{path}, by its header {shape},", promised)
-            data = np.empty(promised, np.uint8)
-            read = _fill(file, data.data)
-            _require_length(path, shape, read if read < promised else
-                            promised + len(file.read(CHUNK)))
-    except (OSError, EOFError, MemoryError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
-    return data.reshape(shape)
-
-
-def _open(path: Path) -> BinaryIO:
-    """Opens a file, plain or .gz."""
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    with opened(path) as file:
+        shape = _idx_shape(path, file.read(header), dims)
+        promised = math.prod(shape)
+        if path.suffix != ".gz":
+            _require_length(path, shape, size - header)
+        if not promised:
+            raise UserError(f"{path} holds {shape[0]} images and no pixels" if shape[0] else
+                            f"{path} holds 0 {'images' if dims > 1 else 'labels'}; at least 1 is "
+                            "needed")
+        if path.suffix != ".gz" and promised >= base.LARGE_ARRAY:
+            return base.mapped_array(path, np.dtype(np.uint8), header, shape)
+        require_memory(f"{path}, by its header {shape},", promised)
+        data = file.read(promised)
+        _require_length(path, shape, len(data) + len(file.read(CHUNK)))
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
-    """Returns the shape that a header states."""
     if not IDX_MAGIC[dims].startswith(head[:4]):
         raise UserError(f"{path} starts with bytes {head[:4].hex()}, an idx{dims} file with "
                         f"{IDX_MAGIC[dims].hex()}; is it another file under this name?")
@@ -157,31 +119,16 @@ def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
 
 
 def _require_length(path: Path, shape: tuple[int, ...], present: int) -> None:
-    """Compares the bytes that are present with the header."""
     missing = math.prod(shape) - present
     if missing:
         fault = f"truncated by {missing}" if missing > 0 else f"too long by {-missing}"
         raise UserError(f"{path} is {fault} bytes against its header {shape}; fetch it again")
 
 
-def _fill(file: BinaryIO, view: memoryview) -> int:
-    """Reads into the view until it is full or the file ends; returns the bytes that were read."""
-    done = 0
-    while chunk := file.read(min(CHUNK, len(view) - done)):
-        view[done:done + len(chunk)] = chunk
-        done += len(chunk)
-    return done
-
-
 def to_bytes(name: str, x: np.ndarray) -> np.ndarray:
     """Returns images as bytes: uint8 unchanged, floats in [0, 1] as round(255 x).
 
-    Args:
-        name: The name of the array, for errors.
-        x: Images of any shape; other types than floats are returned as they are.
-
-    Raises:
-        UserError: Naming the first image with a value outside of [0, 1].
+    A UserError names the array, and the first image with a value outside of [0, 1].
     """
     if not np.issubdtype(x.dtype, np.floating):
         return x
@@ -215,12 +162,6 @@ def glyphs(size: int = 12, n_train: int = 30000, n_test: int = 6000, seed: int =
         n_train: The number of training images.
         n_test: The number of test images.
         seed: Decides all of them.
-
-    Returns:
-        The data set, of images uint8 [n, size, size, 1].
-
-    Raises:
-        UserError: A number is too small, or the memory does not suffice.
     """
     if size < MIN_SIDE or n_train < 1 or n_test < 0:
         raise UserError(f"glyphs: size {size}, n_train {n_train}, n_test {n_test}; at least "
@@ -252,7 +193,6 @@ def _masters(size: int) -> list[Image.Image]:
 
 
 def _master(font: ImageFont.FreeTypeFont, text: str) -> Image.Image:
-    """Draws one digit, scaled to the length of `GLYPH`."""
     left, top, right, bottom = font.getbbox(text)
     drawing = Image.new("L", (int(right - left), int(bottom - top)))
     ImageDraw.Draw(drawing).text((-left, -top), text, fill=255, font=font)
@@ -326,20 +266,10 @@ def femnist(path_text: str, classes: int | None, image_size: int | None) -> Data
     groups. The held-out part is the file of the same name with `test` for `train` where it lies in
     the same folder; it has the same writers.
 
-    With 36 declared classes the 62 of fed_emnist_train.h5 are merged: a capital and a small letter
-    are one class, as Augenstein et al. 2020 and GS-WGAN (Chen et al. 2020, appendix C.2) have it.
-
-    Args:
-        path_text: The file of the training records.
-        classes: The declared number of classes; needed where the file's name does not state it,
-            since it is never read off the labels. 36 merges the letters' cases.
-        image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        The data set, with `clients`.
-
-    Raises:
-        UserError: Naming the file and the client.
+    The number of classes is needed where the file's name does not state it, since it is never read
+    off the labels. With 36 declared classes the 62 of fed_emnist_train.h5 are merged: a capital and
+    a small letter are one class, as Augenstein et al. 2020 and GS-WGAN (Chen et al. 2020, appendix
+    C.2) have it.
     """
     path = locate(path_text)
     stated = next((count for start, count in CLASSES.items() if path.name.startswith(start)), None)
@@ -348,7 +278,7 @@ def femnist(path_text: str, classes: int | None, image_size: int | None) -> Data
         classes = MERGED if merged else fixed_classes(path.name, stated, classes)
     elif classes is None:
         raise UserError(f"{path.name} does not say its number of classes, as fed_emnist_train.h5 "
-                        "and fed_emnist_digitsonly_train.h5 do; pass --classes N")
+                        f"and fed_emnist_digitsonly_train.h5 do; pass {option('classes', 'N')}")
     beside = path.with_name(path.name.replace("train", "test"))
     x, y, clients = _read(path, stated or classes)
     test = (_read(beside, stated or classes)[:2] if beside != path and beside.is_file() else None)

@@ -1,8 +1,9 @@
-"""Image files as one data set: decoded in parallel, and cached where they are many."""
+"""Image files as one data set, decoded in parallel and cached where they are many: `folder:DIR`."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import os
 import sys
@@ -18,17 +19,22 @@ import numpy as np
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import base, cache
 from dpgen_jax.data.base import (
+    MAX_LISTED,
     Background,
     Dataset,
     Resize,
     Uncovered,
     assemble,
+    checked_classes,
     fit,
+    fixed_classes,
     frozen,
+    locate,
     same_shape,
     shown,
     with_names,
@@ -102,26 +108,25 @@ class Unreadable(UserError):
 
     def __init__(self, path: Path, fault: str = "cannot be read as an image") -> None:
         self.line = f"{shown(path)} {fault}"
-        super().__init__(f"{self.line}; replace it, or leave out such files with --skip-bad")
+        super().__init__(f"{self.line}; replace it, or leave out such files with "
+                         f"{option('skip_bad', True)}")
 
 
 def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
-    """Returns the one error of all files that cannot be used.
+    """Returns the one error of all files that cannot be used, of which there is one at least.
 
-    Args:
-        faults: Their errors, of which there is one at least.
-        count: The number of all files.
+    `count` is the number of all files.
     """
     if len(faults) == 1:
         return faults[0]
     return UserError(f"{len(faults):,} of {count:,} images cannot be used: "
                      f"{named(fault.line for fault in faults)}; replace them, or leave out such "
-                     "files with --skip-bad")
+                     f"files with {option('skip_bad', True)}")
 
 
-def decoded_pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ...] | None = None,
-                   resize: Resize = "crop", background: Background = "white") -> np.ndarray:
-    """Decodes a file, by rules that are the same for all files.
+def decoded_pixels(path: Path, mode: str, form: Form, shape: tuple[int, ...] | None = None
+                   ) -> np.ndarray:
+    """Decodes a file as an upright image uint8 [H, W, ch], by the same rules for all files.
 
     A channel of 16 bits keeps its high 8, in gray as in colour; what is transparent is laid over
     the background.
@@ -129,40 +134,30 @@ def decoded_pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ..
     Args:
         path: The file.
         mode: "L" or "RGB", to which it is converted.
-        size: Pixels on a side of the square that it is made; None for its own shape.
-        shape: The shape that it must have, [H, W, ch]; None for any.
-        resize: How it is made a square.
-        background: The colour that transparent pixels show.
-
-    Returns:
-        The image, upright: uint8 [H, W, ch].
+        form: The rest of what it is made.
+        shape: The shape that it must have where it is not resized, [H, W, ch]; None for any.
 
     Raises:
         Unreadable: It cannot be decoded, or no fixed rule makes it one image of 8 bits a channel.
         UserError: It has another shape, which is seen before it is decoded.
     """
+    size, expected = form.image_size, None if form.image_size else shape
+
     def check() -> None:
-        same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), shape)
+        same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), expected)
 
     with _opened(path) as image:
-        if shape and {*image.size} != {*shape[:2]}:
+        if expected and {*image.size} != {*expected[:2]}:
             check()
         ImageOps.exif_transpose(image, in_place=True)  # decodes some kinds
         check()
-        image = _opaque(image, background).convert(mode)
-    array = fit(image, size, resize) if size else np.asarray(image)
+        image = _opaque(image, form.background or "white").convert(mode)
+    array = fit(image, size, form.resize or "crop") if size else np.asarray(image)
     return array.reshape(*array.shape[:2], -1)
 
 
 def is_gray(path: Path) -> bool:
-    """Returns whether an image is gray, by its header only.
-
-    Args:
-        path: The file.
-
-    Raises:
-        Unreadable: It is not an image.
-    """
+    """Returns whether an image is gray, by its header only; `Unreadable` where it is no image."""
     with _opened(path) as image:
         return image.mode in GRAY
 
@@ -246,12 +241,6 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         test: The held-out part, alike; where it is empty there is none.
         notes: Public lines on how the data were read.
         form: The form of all images.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the files.
     """
     n_files, test = len(test), [(path, label) for path, label in test if label is not None]
     pairs, n = train + test, len(train)
@@ -273,47 +262,33 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         with_names(data, tuple(names)),
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
         uncovered=tuple(form.undeclared(data.spec.shape)),
-        private_notes=(*_skipped([path for i in decoded.bad if (path := files[i])]),
-                       *_absent(names, y[:n][~empty[:n]]), *where_kept(len(pairs))))
+        private_notes=(*_seen([path for i in decoded.bad if (path := files[i])], names,
+                              y[:n][~empty[:n]]), *where_kept(len(pairs))))
 
 
-def _skipped(bad: list[Path]) -> list[str]:
-    """Returns a line on the files that were skipped, if any."""
-    if not bad:
-        return []
-    return [f"skipped, since they cannot be used as images: {len(bad)} ({named(map(shown, bad))})"]
-
-
-def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
-    """Returns a line on the classes without training images, if any."""
+def _seen(bad: list[Path], names: Sequence[str], y: np.ndarray) -> Iterator[str]:
+    """Yields lines for the data holder on skipped files, and on classes that no label is of."""
+    if bad:
+        yield (f"skipped, since they cannot be used as images: {len(bad)} "
+               f"({named(map(shown, bad))})")
     present = set(np.unique(y).tolist())
     absent = [name for label, name in enumerate(names) if label not in present]
-    return [f"no training images of the class {named(absent)}"] if absent else []
+    if absent:
+        yield f"no training images of the class {named(absent)}"
 
 
 def where_kept(count: int) -> list[str]:
-    """Returns the line for the data holder on where decoded images are kept, if they are.
-
-    Args:
-        count: The number of images.
-    """
+    """Returns the line for the data holder on where decoded images are kept, if they are."""
     if count < MANY:
         return []
     return [f"decoded images are kept under {cache.location()}; delete them when you are done"]
 
 
 def read(files: Sequence[Path | None], form: Form) -> Decoded:
-    """Decodes files.
+    """Decodes files in their order, of which None is an empty slot.
 
-    Args:
-        files: The files in their order; None for an empty slot.
-        form: What they are made.
-
-    Returns:
-        The images, 0 for an empty slot and a skipped file.
-
-    Raises:
-        UserError: Naming all files that cannot be used, or the first of another shape.
+    Pixels are 0 for an empty slot and a skipped file. A UserError names all files that cannot be
+    used, or the first of another shape.
     """
     with warnings.catch_warnings(action="ignore"):  # of Pillow, on the content of single files
         if len(files) < MANY:
@@ -322,11 +297,7 @@ def read(files: Sequence[Path | None], form: Form) -> Decoded:
 
 
 def together(blocks: Iterable[Decoded]) -> Decoded:
-    """Returns the images of all blocks in memory.
-
-    Args:
-        blocks: Some images at a time, in one block at least.
-    """
+    """Returns the images of all blocks, of which there is one at least, in memory."""
     parts = list(blocks)
     pixels = np.concatenate([part.pixels for part in parts])
     pixels.flags.writeable = False
@@ -335,13 +306,12 @@ def together(blocks: Iterable[Decoded]) -> Decoded:
 
 
 def _cached(files: Sequence[Path | None], form: Form) -> Decoded:
-    """Reads the images from the cache, where they are decoded to first if need be."""
     entry = cache.entry(files, MODES.get(form.channels), form.image_size,
                         form.resize or "crop", (RULES, form.background or "white"))
     decoded = cache.kept(entry, len(files), _blocks(files, form))
     unused = [path for i in decoded.bad if (path := files[i])]
     if unused and not form.skip_bad:
-        found = (_tried(_decoder(form, "RGB", None), path) for path in unused)
+        found = (_tried(partial(decoded_pixels, mode="RGB", form=form), path) for path in unused)
         raise unreadable_file([
             fault if isinstance(fault, Unreadable) else Unreadable(path)
             for path, fault in zip(unused, found, strict=True)], len(files))
@@ -362,7 +332,7 @@ def _blocks(files: Sequence[Path | None], form: Form) -> Iterator[Decoded]:
         needs = base.require_mapped_memory if len(files) >= MANY else require_memory
         needs(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
               len(files) * math.prod(shape))
-        decode = partial(_tried, _decoder(form, mode, shape))
+        decode = partial(_tried, partial(decoded_pixels, mode=mode, form=form, shape=shape))
         zeros = np.zeros(shape, np.uint8)
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
@@ -377,20 +347,13 @@ def _blocks(files: Sequence[Path | None], form: Form) -> Iterator[Decoded]:
         raise _unused(files, form, faults)
 
 
-def _decoder(form: Form, mode: str, shape: tuple[int, ...] | None) -> Callable[[Path], np.ndarray]:
-    """Returns the function that decodes a file; resized images may have any shape."""
-    return partial(decoded_pixels, mode=mode, size=form.image_size,
-                   shape=None if form.image_size else shape, resize=form.resize or "crop",
-                   background=form.background or "white")
-
-
 def _shape(files: Sequence[Path | None], form: Form, mode: str) -> tuple[int, int, int]:
     """Returns the shape of all images: resized, or that of the first one that can be read."""
     if form.image_size:
         return form.image_size, form.image_size, CHANNELS[mode]
     faults = []
     for path in files:
-        image = _tried(_decoder(form, mode, None), path)
+        image = _tried(partial(decoded_pixels, mode=mode, form=form), path)
         if isinstance(image, np.ndarray):
             height, width, channels = image.shape
             return height, width, channels
@@ -424,21 +387,13 @@ def _tried(decode: Callable[[Path], T], path: Path | None) -> T | Unreadable | N
 
 
 def listed(folder: Path) -> list[Path]:
-    """Returns the visible image files in a folder, sorted by name.
-
-    Args:
-        folder: The folder; where it does not exist there are none.
-    """
+    """Returns the visible image files in a folder, if it exists, sorted by name."""
     return sorted(path for path in folder.glob("*")
                   if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
 
 
 def subfolders(path: Path) -> list[str]:
-    """Returns the sorted names of the visible folders in a folder.
-
-    Args:
-        path: The folder; where it is none there are none.
-    """
+    """Returns the sorted names of the visible folders in a folder, if it exists."""
     if not path.is_dir():
         return []
     return sorted(child.name for child in path.iterdir()
@@ -446,15 +401,7 @@ def subfolders(path: Path) -> list[str]:
 
 
 def folder_file(folder: Path, *names: str) -> Path:
-    """Returns the first of some files that exists.
-
-    Args:
-        folder: The folder.
-        names: Paths within it.
-
-    Raises:
-        UserError: None of them exists.
-    """
+    """Returns the first of some paths within a folder that exists."""
     for name in names:
         if (folder / name).exists():
             return folder / name
@@ -465,28 +412,147 @@ def lines(path: Path) -> list[list[str]]:
     """Returns the words of each line of a text file, without empty lines at its end.
 
     A line ends with LF: other signs that may end one are spaces, and part no record in two.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UserError: It cannot be read.
     """
     content = text(path).rstrip()
     return [line.split() for line in content.split("\n")] if content else []
 
 
 def text(path: Path, encoding: str = "utf-8") -> str:
-    """Returns the content of a text file.
-
-    Args:
-        path: The file.
-        encoding: Of the text.
-
-    Raises:
-        UserError: It cannot be read.
-    """
+    """Returns the content of a text file."""
     try:
         return read_bytes(path).decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
+
+
+# Images in class folders.
+
+Part = list[tuple[Path, str]]
+"""Files and their categories, in an order that no category decides."""
+OTHERS = "*"
+"""A last name of a class, which stands for all class folders that are not named."""
+NAMED = "the class names are declared or bought; none is read off the folders"
+NOT_NAMED = "an image of a class that is not named is an empty slot: it keeps its place"
+
+
+def folder(path: str, classes: int | None, image_size: int | None, channels: int | None,
+           class_names: tuple[str, ...], skip_bad: bool, resize: Resize | None,
+           background: Background | None) -> Dataset:
+    """Loads train/CLASS/* of `SUFFIXES` and, if there, test/CLASS/...; or CLASS/* alone.
+
+    Records are in the order of their files' names, which are public: a file that is moved to
+    another class folder leaves the order of all records as it was. Only among files of one name do
+    the classes decide; that a partition hides even that order rests on its secret key.
+
+    Without declared names the classes are the sorted names of the folders, which are `uncovered`.
+    With names, in the order of their labels, another class folder is refused, unless the last name
+    is `OTHERS`: its images are then empty slots, and left out of the test part. One may be absent.
+    The other options are those of `load` and of `Form`.
+    """
+    if resize and image_size is None:
+        raise UserError(f"{option('resize', resize)} needs {option('image_size', 'N')}, the side "
+                        "of the squares")
+    root = locate(path)
+    place, parts = _training(root)
+    declared = tuple(name for name in class_names if name != OTHERS)
+    others = len(declared) < len(class_names)
+    names, train = class_folders(place, declared, others)
+    test = class_folders(root / "test", names, others)[1] if parts else []
+    if not train:
+        raise UserError(f"{place} holds no image files ({ENDINGS}) in its class folders")
+    fixed_classes(shown(root), len(names), classes)
+    notes = {NAMED: others, "the class names are declared": bool(declared) and not others,
+             "every image is converted to the declared number of channels": channels,
+             "every image is resized to the declared size": image_size, SKIPPED: skip_bad,
+             NOT_NAMED: others}
+    data = labelled(root.resolve().name, names, pairs(train, names), pairs(test, names),
+                    [note for note, applies in notes.items() if applies],
+                    Form(channels, image_size, skip_bad, resize, background))
+    data = dataclasses.replace(data, private_notes=(*data.private_notes, *_unread(place)))
+    return data if class_names else with_uncovered(data, read_names(names))
+
+
+def _training(root: Path) -> tuple[Path, bool]:
+    """The folder of the training classes, and whether there may be one for tests next to it."""
+    parts = (root / "train").is_dir() or (root / "test").is_dir() or not subfolders(root)
+    return (root / "train" if parts else root), parts
+
+
+def categories(path: str) -> list[str | None]:
+    """Returns the class folder of each training image. It is as private as the images."""
+    place, _ = _training(locate(path))
+    return [name for name in subfolders(place) for _ in listed(place / name)]
+
+
+def has_tests(path: str) -> bool:
+    """Returns whether a folder of classes for tests lies next to that of the training."""
+    root = locate(path)
+    return _training(root)[1] and any(
+        listed(root / "test" / name) for name in subfolders(root / "test"))
+
+
+def content(path: str) -> str:
+    """Returns a digest of the names and sizes of all training images, in hex."""
+    place, _ = _training(locate(path))
+    digest = hashlib.sha256()
+    for name in subfolders(place):
+        for image in listed(place / name):
+            status = image.stat() if image.exists() else image.lstat()  # of a link to nothing
+            digest.update(repr((name, image.name, status.st_size)).encode())
+    return digest.hexdigest()
+
+
+def _unread(place: Path) -> tuple[str, ...]:
+    """Returns the line for the data holder on what lies next to the images and is not read."""
+    classes = subfolders(place)
+    inside = [child for name in classes for child in (place / name).iterdir()
+              if child.suffix.lower() not in SUFFIXES]
+    others = sorted(str(child.relative_to(place)) for child in
+                    [*inside, *(child for child in place.iterdir() if child.name not in classes)]
+                    if not child.name.startswith("."))
+    if not others:
+        return ()
+    return (f"{shown(place)}: not read, as images are CLASS/IMAGE with {ENDINGS} and no "
+            f"deeper: {named(others)}",)
+
+
+def read_names(names: Sequence[str]) -> Uncovered:
+    """Returns the entry for class names that are read from the folders."""
+    short = len(names) <= MAX_LISTED and not any("," in name for name in names)
+    option = ",".join(names) if short else "FILE"
+    return Uncovered(f"the names and the number of the classes, {len(names)}, are those of the "
+                     "folders", f"--class-names {option}")
+
+
+def with_uncovered(data: Dataset, *more: Uncovered) -> Dataset:
+    """Returns the data set with more entries in `uncovered`."""
+    return dataclasses.replace(data, uncovered=(*more, *data.uncovered))
+
+
+def class_folders(path: Path, names: Sequence[str], others: bool = False
+                  ) -> tuple[tuple[str, ...], Part]:
+    """Returns the names of the classes and the files of their folders, of which any may be absent.
+
+    Without names they are those of the folders. A folder of another name is a UserError, or with
+    `others` a place among the files.
+    """
+    present = subfolders(path)
+    if not names:
+        if not present:
+            raise UserError(f"{shown(path)} holds no class folders; expected CLASS/IMAGE with "
+                            f"{ENDINGS}")
+        names = checked_classes(present, shown(path))
+    unknown = sorted(set(present) - set(names))
+    if unknown and not others:
+        raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
+                        f"declare it with {option('class_names')}, leave its images out by a last "
+                        "name *, or take it away")
+    order = {name: i for i, name in enumerate((*names, *unknown))}
+    part = [(file, name) for name in present for file in listed(path / name)]
+    return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))
+
+
+def pairs(part: Part, names: Sequence[str]) -> Labelled:
+    """Returns the files with the labels of their classes; None for a class that is not named."""
+    labels = {name: label for label, name in enumerate(names)}
+    return [(path, labels.get(name)) for path, name in part]

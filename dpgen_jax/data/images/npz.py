@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
 from dpgen_jax.data import base
@@ -42,27 +43,16 @@ FEATURE_MEMBERS = tuple(f"features_{name}" for name in ("bound", "empty", "class
 
 
 def feature_spec(count: int, bound: float, class_names: tuple[str, ...]) -> TableSpec:
-    """Returns the schema of features.
-
-    Args:
-        count: F, the number of features.
-        bound: The public bound of a feature.
-        class_names: The names of the classes.
-    """
+    """Returns the schema of F features between 0 and a public bound."""
     digits = len(str(count - 1))
     columns = tuple(Column(f"f{i:0{digits}}", "continuous", 0.0, bound) for i in range(count))
     return TableSpec(columns, Column("class", "categorical", categories=class_names), count)
 
 
 def encode_features(features: np.ndarray, bound: float) -> np.ndarray:
-    """Clips features to [0, bound] and divides them by it: each entry by itself.
+    """Clips features [n, F] to [0, bound] and divides them by it: each entry by itself.
 
-    Args:
-        features: float [n, F].
-        bound: A constant that no private record decided.
-
-    Returns:
-        float32 [n, F] in [0, 1]; what is no number becomes 0.
+    No private record decided the bound. What is no number becomes 0.
     """
     return np.clip(np.nan_to_num(features / np.float32(bound), nan=0.0), 0, 1).astype(np.float32)
 
@@ -95,19 +85,7 @@ def feature_arrays(data: Dataset, train: np.ndarray, test: np.ndarray | None, bo
 
 
 def features_from_arrays(path: Path, stored: dict[str, np.ndarray], classes: int) -> Dataset:
-    """Makes a data set of the arrays of a file.
-
-    Args:
-        path: The file, for its name and for errors.
-        stored: Its arrays, by name.
-        classes: The number of classes.
-
-    Returns:
-        The data set: a table, without clients.
-
-    Raises:
-        UserError: Naming the array and the row.
-    """
+    """Makes a table, without clients, of the arrays of a file."""
     if not 1 <= classes <= MAX_CLASSES:
         raise UserError(f"{path}: {classes} classes declared; declare 1 to {MAX_CLASSES:,}")
     bound = _bound(path, stored.get("features_bound", np.array(1.0)))
@@ -135,7 +113,6 @@ def features_from_arrays(path: Path, stored: dict[str, np.ndarray], classes: int
 
 
 def _bound(path: Path, stored: np.ndarray) -> float:
-    """Returns the bound that a file states."""
     if stored.size == 1 and stored.dtype.kind in "fiu" and 0 < stored.item() < np.inf:
         return float(stored.item())
     raise UserError(f"{path}: features_bound is no number above 0; save the bound that features "
@@ -185,31 +162,22 @@ def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
     The file has x_train [n, H, W] or [n, H, W, ch] (uint8, or float in [0, 1]) and y_train int [n];
     x_test and y_test alike, both or none; and client_id [n], integers or strings, the client of
     each training record, or none. Arrays float [n, F] in [0, 1] are features, which make a table
-    (`features_from_arrays`).
-
-    Args:
-        path_text: The file.
-        classes: The number of classes; None for an integer `classes` in the file. It is never read
-            off the labels, which are private.
-        image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file and the array.
+    (`features_from_arrays`). Where the number of classes is not declared, it is an integer
+    `classes` in the file; it is never read off the labels, which are private.
     """
     path = locate(path_text)
     arrays = _read_npz(path)
     missing = [name for name in ("x_train", "y_train") if name not in arrays]
     if missing or ("x_test" in arrays) != ("y_test" in arrays):
-        raise UserError(f"{path} holds {_named(path) or 'no arrays'}; x_train and y_train are "
+        with zipfile.ZipFile(path) as archive:
+            stored = sorted(shown(name.removesuffix(".npy"))[:80] for name in archive.namelist())
+        raise UserError(f"{path} holds {listed(stored) or 'no arrays'}; x_train and y_train are "
                         "needed, x_test and y_test may come together")
     if classes is None:
         classes = _stored_classes(path, arrays)
     if arrays["x_train"].ndim == 2:
         if image_size is not None:
-            raise UserError(f"{path} holds features, no images; drop --image-size")
+            raise UserError(f"{path} holds features, no images; drop {option('image_size')}")
         data = features_from_arrays(path, arrays, classes)
     else:
         train = _part(path, arrays, "train")
@@ -257,12 +225,6 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         reason = shown(str(error).splitlines()[0]) if str(error) else type(error).__name__
         raise UserError(f"{path} cannot be read as npz without pickles ({reason}); save it again "
                         "with np.savez and plain arrays") from error
-
-
-def _named(path: Path) -> str:
-    """Returns the names of all arrays of a file that has been read."""
-    with zipfile.ZipFile(path) as archive:
-        return listed(sorted(shown(name.removesuffix(".npy"))[:80] for name in archive.namelist()))
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, zipfile.ZipInfo]]:
@@ -322,10 +284,9 @@ def _start(path: Path, member: zipfile.ZipInfo) -> int:
 
 
 def _stored_classes(path: Path, arrays: dict[str, np.ndarray]) -> int:
-    """Returns the number of classes that the file states."""
     stored = arrays.get("classes")
     if stored is None or stored.size != 1 or not np.issubdtype(stored.dtype, np.integer):
-        raise UserError(f"{path} does not state its number of classes; pass --classes N or store "
-                        "an integer `classes` (reading it off the labels would release private "
-                        "information)")
+        raise UserError(f"{path} does not state its number of classes; pass "
+                        f"{option('classes', 'N')} or store an integer `classes` (reading it off "
+                        "the labels would release private information)")
     return int(stored.item())

@@ -1,7 +1,7 @@
 """Public photographs: `cifar10:DIR`, `celeba:DIR` and `places365:DIR`.
 
 CIFAR-10 may come as pickles. A pickle is a program for a stack machine that may import and call
-anything. The reader here only parses the opcodes that a batch of CIFAR-10 has, and calls nothing
+anything. The reader here only knows the opcodes that a batch of CIFAR-10 has, and calls nothing
 that a file names.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import pickletools
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import read_bytes, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import (
@@ -35,40 +35,73 @@ from dpgen_jax.data.base import (
     shown,
 )
 from dpgen_jax.data.images import files
-from dpgen_jax.data.images.files import SKIPPED, Form, subfolders
-from dpgen_jax.data.images.folders import Part, class_folders, pairs, read_names, with_uncovered
+from dpgen_jax.data.images.files import (
+    SKIPPED,
+    Form,
+    Part,
+    class_folders,
+    pairs,
+    read_names,
+    subfolders,
+    with_uncovered,
+)
 
-MAX_PROTOCOL = 2
-MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
-RECONSTRUCT = tuple(f"{module} _reconstruct" for module in MODULES)
-NDARRAY, DTYPE, ENCODE = "numpy ndarray", "numpy dtype", "_codecs encode"
-MARK = object()
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-MAKERS = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-LITERALS = {"BININT", "BININT1", "BININT2", "BINSTRING", "SHORT_BINSTRING", "BINUNICODE"}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-
-
-T = TypeVar("T")
+OPCODES = (
+    *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2),
+    *(pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.BINUNICODE, pickle.EMPTY_DICT),
+    *(pickle.EMPTY_LIST, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2),
+    *(pickle.TUPLE3, pickle.MARK, pickle.SETITEM, pickle.SETITEMS, pickle.APPEND, pickle.APPENDS),
+    *(pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.GLOBAL),
+    *(pickle.REDUCE, pickle.BUILD, pickle.PROTO, pickle.STOP))
+"""The opcodes of a batch, all of protocol 2."""
+RECONSTRUCT = tuple(f"numpy.{part}.multiarray._reconstruct" for part in ("core", "_core"))
+NDARRAY, DTYPE, ENCODE = "numpy.ndarray", "numpy.dtype", "_codecs.encode"
 
 
 class _Refused(Exception):
     """The file is not a batch; the message is the reason."""
 
 
-@dataclasses.dataclass
-class _Name:
-    """A name that the file would import."""
+class _Recorded:
+    """An import of a file, or the result of a call that it would make; nothing is called.
 
-    name: str
+    Attributes:
+        name: What the file would import.
+        called: Whether it is the result of a call.
+        state: What the file gives to the result.
+    """
+
+    def __init__(self, name: str, called: bool = False) -> None:
+        self.name, self.called = name, called
+        self.state: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Records one of the calls of a batch, with exactly its arguments."""
+        first = arguments[0]
+        if self.name == ENCODE and arguments[1:] == ("latin1",) and isinstance(first, str):
+            return first.encode("latin-1")
+        is_array = self.name in RECONSTRUCT and isinstance(first, _Recorded) and (
+            (first.name, first.called) == (NDARRAY, False))
+        if self.called or not (is_array or (self.name == DTYPE and first == "u1")):
+            raise _Refused(f"it would call {self.name} with other arguments")
+        return _Recorded(self.name, called=True)
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
-@dataclasses.dataclass
-class _Object:
-    """A call of `name`, recorded and not made, and the state that the file gives to its result."""
+class _Unpickler(pickle._Unpickler):
+    """A reader of the few opcodes of a batch, which imports nothing.
 
-    name: str
-    state: tuple[Any, ...] | None = None
+    That of C cannot be restricted, and takes memory by numbers of the file.
+    """
+
+    dispatch = {code[0]: pickle._Unpickler.dispatch[code[0]] for code in OPCODES}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in (*RECONSTRUCT, NDARRAY, DTYPE, ENCODE):
+            raise _Refused(f"it would import {module}.{name}")
+        return _Recorded(f"{module}.{name}")
 
 
 def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,145 +119,38 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
         UserError: The file contains anything but that and other plain values.
     """
     try:
-        return _content(_parse(data), width)
+        return _content(_Unpickler(io.BytesIO(data), encoding="latin-1").load(), width)
     except _Refused as error:
         reason = str(error)
-    except Exception as error:  # a malformed stack, memo or opcode
+    except KeyError as error:
+        reason = f"unexpected opcode {error}"
+    except Exception as error:  # a malformed stack or memo
         reason = f"malformed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     raise UserError(f"{name} is no CIFAR-10 batch ({reason}); nothing in it was executed; unpack "
                     "the official archive again")
 
 
 def _content(batch: object, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the pixels and labels of a parsed batch."""
+    """Returns the pixels and labels of a batch, of which the calls are recorded."""
     if not isinstance(batch, dict):
         raise _Refused("it holds no dictionary")
     fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value
               for key, value in batch.items()}
     array, labels = fields.get("data"), fields.get("labels")
-    if not isinstance(array, _Object) or not isinstance(labels, list):
+    if not isinstance(array, _Recorded) or not isinstance(labels, list):
         raise _Refused("it lacks `data`, an array, or `labels`, a list")
-    pixels = _array(array)
+    _, shape, kind, by_column, values = array.state
+    if not isinstance(kind, _Recorded) or (kind.name, kind.called, by_column) != (
+            DTYPE, True, False):
+        raise _Refused("data is no uint8 array in row order")
+    values = values.encode("latin-1") if isinstance(values, str) else values
+    pixels = np.frombuffer(values, np.uint8).reshape(shape)
     if pixels.ndim != 2 or pixels.shape[1] != width or not len(pixels):
         raise _Refused(f"data has shape {pixels.shape}, expected [n, {width}]")
     if len(labels) != len(pixels) or not all(type(label) is int for label in labels):
         raise _Refused(f"{len(pixels)} images, {len(labels)} labels; one integer an image is "
                        "needed")
     return pixels, np.array(labels, np.int64)
-
-
-def _array(parsed: _Object) -> np.ndarray:
-    """Makes the array of a parsed one, whose state is version, shape, type, column order, bytes."""
-    if parsed.state is None:
-        raise _Refused("data has no state")
-    _, shape, kind, by_column, data = parsed.state
-    if not isinstance(kind, _Object) or kind.name != DTYPE or by_column is not False:
-        raise _Refused("data is no uint8 array in row order")
-    data = data.encode("latin-1") if isinstance(data, str) else data
-    return np.frombuffer(data, np.uint8).reshape(shape)
-
-
-def _parse(data: bytes) -> Any:
-    """Returns the value that the opcodes describe."""
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
-    argument: Any  # of another type for each opcode
-    for code, argument, position in pickletools.genops(data):
-        name = code.name
-        if name in LITERALS:
-            stack.append(argument)
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in MAKERS:
-            stack.append(MAKERS[name]())
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif name in STEPS:
-            STEPS[name](stack)
-        elif name in TUPLES:
-            stack[-TUPLES[name]:] = [tuple(stack[-TUPLES[name]:])]
-        elif name == "MARK":
-            stack.append(MARK)
-        elif name == "GLOBAL":
-            if argument not in (*RECONSTRUCT, NDARRAY, DTYPE, ENCODE):
-                raise _Refused(f"it would import {argument.replace(' ', '.')}")
-            stack.append(_Name(argument))
-        elif name == "STOP":
-            (value,) = stack
-            return value
-        elif name != "PROTO" or argument > MAX_PROTOCOL:
-            raise _Refused(f"unexpected opcode {name} at byte {position}")
-    raise _Refused("it ends too early")
-
-
-def _marked(stack: list[Any]) -> list[Any]:
-    """Pops the values above the last mark, and the mark."""
-    start = len(stack) - 1 - next(i for i, value in enumerate(reversed(stack)) if value is MARK)
-    values = stack[start + 1:]
-    del stack[start:]
-    return values
-
-
-def _set_items(stack: list[Any]) -> None:
-    """Sets several items of the dictionary below the mark."""
-    values = _marked(stack)
-    _typed(stack[-1], dict).update(zip(values[::2], values[1::2], strict=True))
-
-
-def _set_item(stack: list[Any]) -> None:
-    """Sets one item of a dictionary."""
-    value, key = stack.pop(), stack.pop()
-    _typed(stack[-1], dict)[key] = value
-
-
-def _append(stack: list[Any]) -> None:
-    """Appends one value to a list."""
-    value = stack.pop()
-    _typed(stack[-1], list).append(value)
-
-
-def _extend(stack: list[Any]) -> None:
-    """Appends several values to the list below the mark."""
-    values = _marked(stack)
-    _typed(stack[-1], list).extend(values)
-
-
-def _close_tuple(stack: list[Any]) -> None:
-    """Makes a tuple of the values above the mark."""
-    stack.append(tuple(_marked(stack)))
-
-
-def _call(stack: list[Any]) -> None:
-    """Carries out or notes one of the allowed calls, with exactly the allowed arguments."""
-    arguments, called = _typed(stack.pop(), tuple), _typed(stack.pop(), _Name).name
-    if called == ENCODE and len(arguments) == 2 and arguments[1] == "latin1":
-        stack.append(_typed(arguments[0], str).encode("latin-1"))
-    elif called == DTYPE and arguments[0] == "u1":
-        stack.append(_Object(DTYPE))
-    elif called in RECONSTRUCT and arguments[0] == _Name(NDARRAY):
-        stack.append(_Object(called))
-    else:
-        raise _Refused(f"it would call {called.replace(' ', '.')} with other arguments")
-
-
-def _set_state(stack: list[Any]) -> None:
-    """Sets the state of a noted object."""
-    state = _typed(stack.pop(), tuple)
-    _typed(stack[-1], _Object).state = state
-
-
-def _typed(value: object, kind: type[T]) -> T:
-    """Returns the value, which must be of this type."""
-    if not isinstance(value, kind):
-        raise _Refused(f"a {type(value).__name__} where a {kind.__name__.strip('_')} belongs")
-    return value
-
-
-STEPS: dict[str, Callable[[list[Any]], None]] = {
-    "SETITEMS": _set_items, "SETITEM": _set_item, "APPEND": _append, "APPENDS": _extend,
-    "TUPLE": _close_tuple, "REDUCE": _call, "BUILD": _set_state}
 
 
 CLASSES = 10
@@ -237,18 +163,7 @@ def cifar10(path: str, classes: int | None, image_size: int | None) -> Dataset:
     """Loads the official batches, RGB of 32 x 32 pixels.
 
     They are cifar-10-batches-bin (records of a label and 3,072 bytes) or cifar-10-batches-py
-    (pickles, which are parsed, never executed).
-
-    Args:
-        path: That folder, or the one that contains it.
-        classes: The number of classes that the user declares, or None.
-        image_size: Pixels to which images are resized, or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file and the record.
+    (pickles, which are parsed, never executed), in the folder or in one that contains it.
     """
     root = locate(path)
     classes = fixed_classes("cifar10", CLASSES, classes)
@@ -276,7 +191,6 @@ def _layout(root: Path) -> tuple[Callable[[Path], Arrays], list[Path]]:
 
 
 def _binary(path: Path) -> Arrays:
-    """Reads a batch of binary records."""
     data = read_bytes(path)
     if not data or len(data) % (1 + PIXELS):
         raise UserError(f"{path} has {len(data)} bytes, no multiple of {1 + PIXELS}: truncated, or "
@@ -321,10 +235,11 @@ PERSONS = "CelebA shows most people in several images: a record is one image, no
 def celeba(path: str, attribute: str | None, classes: int | None, image_size: int | None,
            skip_bad: bool, resize: Resize | None, split: str | None,
            background: Background | None) -> Dataset:
-    """Loads CelebA in its official layout.
+    """Loads CelebA in its official layout, RGB.
 
     The folder contains img_align_celeba/*.jpg (also in Img/), list_attr_celeba.txt (also in Anno/)
-    and list_eval_partition.txt (also in Eval/). Testing is partition 2 (19,962 images).
+    and list_eval_partition.txt (also in Eval/). Testing is partition 2 (19,962 images). The options
+    that are not described here are those of `load`.
 
     Args:
         path: The folder.
@@ -334,7 +249,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             al. 2021), whose label it is, do not mention them.
         classes: The number of classes that the user declares, or None.
         image_size: Pixels, 64 by default; the papers use 32 and 64.
-        skip_bad: As `files.labelled`.
+        skip_bad: As of `Form`.
         resize: How the 178 x 218 images become squares: `crop` (default), the centre; `stretch`,
             the whole image, as the code of DP-GAN-DPAC does. The papers of G-PATE and DataLens
             "resize the images", and no code of theirs for it is public.
@@ -343,13 +258,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             the codes of G-PATE and DataLens. These also repeat images until the classes are even
             (189,018 in partition 0), which puts one image into several teachers and breaks what the
             papers promise; it is not offered.
-        background: As `files.labelled`.
-
-    Returns:
-        The data set, RGB.
-
-    Raises:
-        UserError: Naming the file, line or image.
+        background: As of `Form`.
     """
     columns = LABELS[_one_of("attribute", attribute, LABELS, "is labelled by gender or hair")]
     trained = SPLITS[_one_of("split", split, SPLITS, "is trained on by train or train+val")]
@@ -377,10 +286,10 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
     return dataclasses.replace(data, private_notes=(*data.private_notes, note))
 
 
-def _one_of(option: str, value: str | None, known: Mapping[str, object], what: str) -> str:
+def _one_of(field: str, value: str | None, known: Mapping[str, object], what: str) -> str:
     """Returns the value of an option, by default the first that is known."""
     if value is not None and value not in known:
-        raise UserError(f"--{option} {value}{nearest(value, known)}: CelebA {what}")
+        raise UserError(f"{option(field, value)}{nearest(value, known)}: CelebA {what}")
     return value or next(iter(known))
 
 
@@ -406,7 +315,6 @@ def _check(images: list[Path], folder: Path, tables: dict[Path, Mapping[str, obj
 
 
 def _partition(path: Path) -> dict[str, str]:
-    """Reads the partition of each image: 0, 1 or 2."""
     rows = {}
     for number, words in enumerate(files.lines(path), 1):
         if len(words) != 2 or words[1] not in ("0", "1", "2") or words[0] in rows:
@@ -417,10 +325,6 @@ def _partition(path: Path) -> dict[str, str]:
 
 
 def _attributes(path: Path, attributes: tuple[str, ...]) -> dict[str, list[bool]]:
-    """Reads the flags of each image, one for each attribute.
-
-    The count in the first line is not compared with the rows: `_check` names what is missing.
-    """
     lines = files.lines(path)
     if len(lines) < 2 or len(lines[0]) != 1 or not lines[0][0].isdigit():
         raise UserError(f"{path}: expected the number of images in its first line and the names of "
@@ -495,24 +399,19 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
         image_size: Pixels, 64 by default.
         class_names: The categories of the first layout; `uncovered` where they are read from the
             folders.
-        skip_bad: As `files.labelled`.
-        resize: As `files.labelled`.
+        skip_bad: As of `Form`.
+        resize: As of `Form`.
         per_class: The number of training images that are taken of each class, evenly spread over
             its list; the papers' 120,000 are 40,000 of each of three. Which they are is a function
             of the labels, and so `uncovered`. None: all.
-        background: As `files.labelled`.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the file, line or name.
+        background: As of `Form`.
     """
     root = locate(path)
     lists = (root / CATEGORIES).is_file()
     if class_names and (lists or attribute is not None):
-        source = CATEGORIES if lists else "--attribute"
-        raise UserError(f"--class-names: the classes are named by {source}; drop the option")
+        source = CATEGORIES if lists else option("attribute")
+        raise UserError(f"{option('class_names')}: the classes are named by {source}; drop the "
+                        "option")
     places = _from_lists(root) if lists else _from_folders(root, class_names)
     if attribute is None:
         selected = {name: [name] for name in places.categories}
@@ -535,7 +434,6 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
 
 def _uncovered(places: _Places, count: int, attribute: str | None, per_class: int | None,
                declared: bool) -> Iterator[Uncovered]:
-    """Yields what is read from the labels: which images are taken, or the categories."""
     if per_class is not None:
         yield Uncovered("which images of a class are taken is a function of the labels",
                         "all of them, by leaving out --per-class")
@@ -553,34 +451,32 @@ def _limited(part: Part, classes: Classes, count: int) -> Part:
     of its categories only.
     """
     if count < 1:
-        raise UserError(f"--per-class {count}: take 1 image of each class or more")
+        raise UserError(f"{option('per_class', count)}: take 1 image of each class or more")
     taken: set[int] = set()
     for name in classes:
         rows = [i for i, (_, other) in enumerate(part) if other == name]
         if len(rows) < count:
-            raise UserError(f"--per-class {count}: the class {name!r} has {len(rows)} training "
-                            "images; take fewer, or name other classes with --attribute")
+            raise UserError(f"{option('per_class', count)}: the class {name!r} has {len(rows)} "
+                            "training images; take fewer, or name other classes with "
+                            f"{option('attribute')}")
         taken.update(rows[i * len(rows) // count] for i in range(count))
     return [pair for i, pair in enumerate(part) if i in taken]
 
 
 def _of_classes(part: Part, classes: Classes) -> Part:
-    """Returns the files of the classes, with the names of their classes."""
     names = {category: name for name, members in classes.items() for category in members}
     return [(path, names[category]) for path, category in part if category in names]
 
 
 def _require_images(root: Path, train: Part, classes: Classes, attribute: str | None) -> None:
-    """Checks that the classes have training images; where none is requested, that any has."""
     present = {name for _, name in train}
     absent = [name for name in classes if name not in present]
     if not present or (attribute is not None and absent):
         raise UserError(f"{shown(root)}: no training images of the class {absent[0]!r}; unpack "
-                        "them there, or name other classes with --attribute")
+                        f"them there, or name other classes with {option('attribute')}")
 
 
 def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
-    """Reads the layout of folders."""
     if not subfolders(root / "train"):
         raise UserError(f"{root} holds neither train/CATEGORY/*.jpg nor {CATEGORIES}; give the "
                         "folder of Places365")
@@ -589,7 +485,6 @@ def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
 
 
 def _from_lists(root: Path) -> _Places:
-    """Reads the layout of lists."""
     rows = files.lines(root / CATEGORIES)
     names = {}
     for number, words in enumerate(rows, 1):
@@ -602,7 +497,6 @@ def _from_lists(root: Path) -> _Places:
 
 
 def _read_list(root: Path, file_name: str, roots: Sequence[str], names: dict[str, str]) -> Part:
-    """Reads one list of images, which lie in one of the roots, with their categories' names."""
     images, part = files.folder_file(root, *roots), []
     for number, words in enumerate(files.lines(files.folder_file(root, file_name)), 1):
         if len(words) != 2 or words[1] not in names:
@@ -651,13 +545,14 @@ def _select(attribute: str, groups: Groups) -> Classes:
     names = [name.strip() for name in attribute.split(SEPARATOR)]
     for i, name in enumerate(names):
         if name not in groups:
-            raise UserError(f"--attribute: {name!r} is no category or group{nearest(name, groups)};"
-                            f" write them as in 'bedroom; kitchen', and put {INDOORS} or the scene "
-                            "hierarchy's CSV beside the images for groups")
+            raise UserError(f"{option('attribute')}: {name!r} is no category or "
+                            f"group{nearest(name, groups)}; write them as in 'bedroom; kitchen', "
+                            f"and put {INDOORS} or the scene hierarchy's CSV beside the images for "
+                            "groups")
         if name in names[:i]:
-            raise UserError(f"--attribute: {name!r} is named twice; remove one")
+            raise UserError(f"{option('attribute')}: {name!r} is named twice; remove one")
     if len(names) < 2:
-        raise UserError("--attribute names 1 class; name 2 or more, with ; between them")
+        raise UserError(f"{option('attribute')} names 1 class; name 2 or more, with ; between them")
     unique = {name: groups[name].difference(*(groups[other] for other in names if other != name))
               for name in names}
     return {name: sorted(categories) for name, categories in unique.items()}

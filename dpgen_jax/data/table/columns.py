@@ -6,6 +6,8 @@ and changes nothing that is learned.
 
 The entry `odd` of a schema says how cells are read that have no value of their column. Where a
 schema was bought, no cell may be an error: an error would reveal something that no epsilon covers.
+
+All errors are a UserError that names the column, the entry and the mend.
 """
 
 from __future__ import annotations
@@ -18,307 +20,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError, Written
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 
 MARKS = ("unit", "decimal_mark", "thousands")
-SPACE = "space"
-"""The name of a space between thousands, which a schema's texts do not end in."""
-DIRECTIVES = frozenset("YymdjbBHIMSpf")
-"""The letters after % that a format of dates and times may have."""
-
-
-def format_fields(name: str, kind: str, entries: dict[str, str]) -> Json:
-    """Returns the fields of a `Column` of numbers, dates or times that say how it is written.
-
-    Args:
-        name: The name of the column.
-        kind: Its kind.
-        entries: Its entries.
-
-    Raises:
-        UserError: Naming the column, the entry and the mend.
-    """
-    scale = entries.get("scale", "linear")
-    if scale not in ("linear", "log"):
-        raise UserError(f"column {name}: scale is {scale!r}; write linear or log")
-    if kind in forms.DEFAULTS:
-        form = entries.get("format", forms.DEFAULTS[kind])
-        _check_format(name, kind, form)
-        return {"written": kind, "format": form, "scale": scale}
-    decimals = forms.number(entries.get("decimals", "-1"))
-    if decimals not in range(16) and "decimals" in entries:
-        raise UserError(f"column {name}: decimals is {entries['decimals']!r}; give 0 to 15")
-    mark, thousands, unit = (entries.get(key, default) for key, default in zip(
-        ("decimal_mark", "thousands", "unit"), (".", "", ""), strict=True))
-    thousands = " " if thousands == SPACE else thousands
-    if len(mark) != 1 or len(thousands) > 1 or mark == thousands or re.search(
-            r"[\d+\-eE]", mark + thousands):
-        raise UserError(f"column {name}: decimal_mark is {mark!r} and thousands {thousands!r}; "
-                        "each is one sign, as . and , or the word space, and they differ")
-    if unit and (unit.count("{}") != 1 or re.search(r"[\d+\-]", unit) or unit == "{}"):
-        raise UserError(f"column {name}: unit is {unit!r}; write the text around the number, with "
-                        "{} in its place and without digits or signs, as \"EUR {}\"")
-    return {"scale": scale, "decimals": int(decimals or 0), "marks": mark + thousands, "unit": unit}
-
-
-def _check_format(name: str, kind: str, form: str) -> None:
-    """Checks a format of dates, times or durations."""
-    if kind == "duration":
-        if form not in ("H:MM:SS", "HH:MM:SS", "H:MM", "HH:MM", "M:SS", "MM:SS"):
-            raise UserError(f"column {name}: format is {form!r}; known: H:MM:SS, H:MM, M:SS, and "
-                            "HH or MM in front; a plain number of seconds or days is continuous")
-        return
-    letters = re.findall(r"%-?(.?)", form)
-    wrong = [letter for letter in letters if letter not in DIRECTIVES]
-    odd = [mark for mark in re.findall(r"%-.?", form) if mark not in forms.UNPADDED]
-    day = {"Y", "y"} & {*letters} and {"m", "b", "B", "j"} & {*letters}
-    hour = {"H", "I"} & {*letters}
-    odd += [mark for mark in letters if letters.count(mark) > 1]
-    lacks = (kind != "time" and not day) or (kind != "date" and not hour)
-    if (wrong or odd or lacks or ("I" in letters) != ("p" in letters)
-            or (kind == "date" and hour)):
-        parts = {"date": "a year and a month, and no hour", "time": "an hour",
-                 "datetime": "a year, a month and an hour"}[kind]
-        raise UserError(f"column {name}: format is {form!r}; it is made of %Y %m %d %H %M %S, and "
-                        f"of %y %b %B %j %I %p %f %-d %-m %-H, and a {kind} has {parts}")
-
-
-WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-FLOATS = ("float16", "float32", "float64")
-WITH_NULLS = {name: name.replace("uint", "UInt").replace("int", "Int") for name in WHOLE} | {
-    "float32": "Float32", "float64": "Float64", "bool": "boolean"}
-"""Types of NumPy, and the types of pandas with a null that stand for them (a float has NaN)."""
-WITHOUT_NULLS = (*WHOLE, "bool")
-PLAIN = {masked: name for name, masked in WITH_NULLS.items()}
-TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Parts of a second."""
-TEXTS = ("str", "string")
-FEWEST = 256
-"""The fewest values of a float type between the bounds of a column."""
-LAST_NANOSECOND = 2**63 / 10**9  # seconds since 1970
-
-
-def default_type(column: Column) -> str:
-    """Returns the type of a column whose schema declares none.
-
-    Args:
-        column: The column.
-    """
-    if column.written == "boolean":
-        return "boolean" if column.nullable else "bool"
-    if column.categories:
-        return "category"
-    if column.written in ("date", "datetime", "duration"):
-        return f"{_moments(column)}[us]"
-    if column.written == "time" or not forms.is_plain(column):
-        return "str"
-    if column.kind == "continuous":
-        return "float64"
-    return "Int64" if column.nullable else "int64"
-
-
-def is_whole_type(dtype: str) -> bool:
-    """Returns whether the values of a type are whole numbers.
-
-    Args:
-        dtype: The type.
-    """
-    return PLAIN.get(dtype, dtype) in WHOLE
-
-
-def check_type_name(column: Column) -> None:
-    """Checks that a column of its kind can have its declared type, whatever its values are.
-
-    Args:
-        column: The column.
-
-    Raises:
-        UserError: Naming the column and the mend.
-    """
-    known = _known(column)
-    if column.dtype not in known:
-        raise UserError(f"column {column.name}: dtype is {column.dtype!r}; known for such a "
-                        f"column: {listed(known)}")
-
-
-def check_type(column: Column) -> None:
-    """Checks that all values of a column are values of its declared type, and are kept by it.
-
-    Floats of fewer bits round what is neither whole nor special.
-
-    Args:
-        column: The column, with its bounds.
-
-    Raises:
-        UserError: Naming the column and the mend.
-    """
-    check_type_name(column)
-    if column.nullable and column.dtype in WITHOUT_NULLS:
-        raise UserError(f"column {column.name}: {column.dtype} has no null; write dtype: "
-                        f"{WITH_NULLS[column.dtype]}")
-    if not _holds(column, numbers_of(column.dtype)):
-        raise UserError(f"column {column.name}: {column.dtype} does not hold all of its values; "
-                        f"write a larger one, or leave dtype out for {default_type(column)}")
-
-
-def clipped_to_type(dtype: str, low: float, high: float) -> tuple[float, float]:
-    """Returns the part of a range that is of a type of whole numbers; of other types all of it.
-
-    Args:
-        dtype: The type.
-        low: The lower end.
-        high: The upper end.
-    """
-    if not is_whole_type(dtype):
-        return low, high
-    limits = np.iinfo(PLAIN.get(dtype, dtype))
-    return min(max(low, limits.min), limits.max), min(max(high, limits.min), limits.max)
-
-
-def type_of_identifier(name: str, pattern: str, dtype: str) -> str:
-    """Checks the type of an identifier, and returns it.
-
-    Args:
-        name: The column.
-        pattern: Its pattern.
-        dtype: The declared type; an empty text for none.
-
-    Raises:
-        UserError: Naming the column and the mend.
-    """
-    whole = WHOLE if set(pattern) == {"#"} else ()
-    if dtype != "" and dtype not in (*TEXTS, *whole):
-        raise UserError(f"column {name}: dtype is {dtype!r}; known for such a column: "
-                        f"{listed((*TEXTS, *whole))}")
-    if dtype in whole and 10**len(pattern) - 1 > np.iinfo(dtype).max:
-        raise UserError(f"column {name}: {dtype} does not hold all of its identifiers; write a "
-                        "larger one")
-    return dtype
-
-
-def declared_type(column: Column, came: str) -> str:
-    """Returns the type that a schema declares, so that columns come out as they came in.
-
-    Args:
-        column: The column, which declares none.
-        came: The type that it came in.
-
-    Returns:
-        The type, with a null where the column has one; an empty text for the default, and for a
-        type that no schema declares.
-    """
-    for dtype in (came, WITH_NULLS.get(came, "")):
-        try:
-            check_type(dataclasses.replace(column, dtype=dtype))
-        except UserError:
-            continue
-        return "" if dtype == default_type(column) else dtype
-    return ""
-
-
-def _moments(column: Column) -> str:
-    return "timedelta64" if column.written == "duration" else "datetime64"
-
-
-def _known(column: Column) -> tuple[str, ...]:
-    """Returns the types that a column of its kind can have, whatever its values are."""
-    numbers = (*WHOLE, *FLOATS)
-    if column.categories:
-        simple = (*numbers, "bool")
-        return (*TEXTS, "category", *(f"category[{name}]" for name in simple), *simple,
-                *PLAIN)
-    if column.written == "time":
-        return (*TEXTS, "time")
-    if column.written != "plain":
-        return (*TEXTS, *(f"{_moments(column)}[{part}]" for part in TICKS),
-                *(("date",) if column.written == "date" else ()))
-    whole = column.kind == "integer" or column.decimals == 0
-    plain = numbers if whole else FLOATS
-    return (*TEXTS, *plain, *(WITH_NULLS[name] for name in plain if name in WITH_NULLS))
-
-
-def numbers_of(dtype: str) -> str:
-    """Returns the type of NumPy of a type whose values are numbers or truth values, else "".
-
-    Args:
-        dtype: The type.
-    """
-    name = dtype.removeprefix("category").strip("[]")
-    name = PLAIN.get(name, name)
-    return name if name in (*WHOLE, *FLOATS, "bool") else ""
-
-
-def _holds(column: Column, dtype: str) -> bool:
-    """Returns whether all values of a column are values of a type, and are read back from it."""
-    if column.categories:
-        return not dtype or type_choices(column, dtype) is not None
-    ends = (column.low, column.high, *column.special)
-    if dtype in WHOLE:
-        return all(np.iinfo(dtype).min <= end <= np.iinfo(dtype).max for end in ends)
-    if dtype:
-        return _holds_floats(column, dtype)
-    part = column.dtype.partition("[")[2].strip("]")
-    if not part:
-        return True
-    ends = tuple(end * (forms.DAY if column.written == "date" else 1) for end in ends)
-    return all(float(end * TICKS[part]).is_integer() for end in ends) and (
-        part != "ns" or max(map(abs, ends)) < LAST_NANOSECOND)
-
-
-def _holds_floats(column: Column, dtype: str) -> bool:
-    """Returns whether a float keeps whole numbers and special values, and tells others apart."""
-    if dtype == "float64":  # as codes are
-        return True
-    most = max(abs(column.low), abs(column.high))
-    if most > float(np.finfo(dtype).max):
-        return False
-    with np.errstate(over="ignore"):
-        special = all(float(np.dtype(dtype).type(value)) == value for value in column.special)
-    if column.kind == "integer" or column.decimals == 0:
-        largest = max([most, *map(abs, column.special)])
-        return special and largest <= 2.0**(np.finfo(dtype).nmant + 1)
-    steps = (column.high - column.low) / float(np.spacing(np.dtype(dtype).type(most)))
-    return special and steps >= FEWEST
-
-
-def type_choices(column: Column, dtype: str) -> Any:
-    """Returns the categories in a type; None where one of them would be read as another text.
-
-    Args:
-        column: A column of categories.
-        dtype: A type of NumPy; an empty text for texts.
-    """
-    texts = column.categories
-    if not dtype:
-        return list(texts)
-    if dtype == "bool":
-        values: list[Any] = [text.casefold() == "true" for text in texts]
-        if column.written == "boolean":
-            return np.array([False, True])
-    else:
-        values = [int(text) if dtype in WHOLE and re.fullmatch("-?[0-9]{1,20}", text) else
-                  forms.number(text) for text in texts]
-    if None in values or (dtype in WHOLE and not all(
-            isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
-            for value in values)):
-        return None
-    with np.errstate(over="ignore"):
-        made = np.array(values, dtype)
-    same = all(forms.python_text(value, None) == text
-               for value, text in zip(made, texts, strict=True))
-    return made if same else None
-
-
 NUMBER, CATEGORY = ("min", "max"), ("categories",)
-MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
-PRIVATE = "private"  # in place of an entry: to be bought
-NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
-TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-BOOLEAN = ("false", "true")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,7 +37,7 @@ class Kind:
     Attributes:
         coded: The kind of `Column` that it is.
         needed: The entries that it must have.
-        optional: The others that it may have, in addition to `nullable`.
+        optional: The others that it may have, in addition to `nullable`, `odd` and `dtype`.
         written: What its texts are.
     """
 
@@ -336,6 +45,11 @@ class Kind:
     needed: tuple[str, ...] = NUMBER
     optional: tuple[str, ...] = ()
     written: Written = "plain"
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """All entries that a column of this kind may have."""
+        return ("kind", "nullable", *self.needed, *self.optional, "odd", "dtype")
 
 
 KINDS: dict[str, Kind] = {
@@ -351,60 +65,47 @@ KINDS: dict[str, Kind] = {
     "duration": Kind("continuous", NUMBER, ("special", "scale", "format"), "duration")}
 IDENTIFIER = "identifier"
 KNOWN = (*KINDS, IDENTIFIER)
-ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, "other", "format", "special", "scale",
-           "decimals", *MARKS, "pattern", "odd", "dtype")
 TEXT_ENTRIES = ("other", "format", "scale", "decimals", *MARKS, "odd", "dtype")
+ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, *TEXT_ENTRIES, "special", "pattern")
+MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
+PRIVATE = "private"  # in place of an entry: to be bought
+NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
+TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+BOOLEAN = ["false", "true"]
+SPACE = "space"
+"""The name of a space between thousands, which a schema's texts do not end in."""
+DIRECTIVES = frozenset("YymdjbBHIMSpf")
+"""The letters after % that a format of dates and times may have."""
+DURATIONS = ("H:MM:SS", "HH:MM:SS", "H:MM", "HH:MM", "M:SS", "MM:SS")
 
 
 def column(name: str, entries: Any) -> Column:
-    """Checks the entries of a column, whose kind is no `identifier`.
-
-    Args:
-        name: Its name.
-        entries: A dict of texts and lists of texts.
-
-    Raises:
-        UserError: Naming the column, the entry and the mend.
-    """
+    """Returns a column, whose kind is no `identifier`, of its entries: texts and lists of texts."""
     kind = kind_of(name, entries)
     _check_keys(name, kind, entries)
     nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
     if nullable is None:
         raise UserError(f"column {name}: nullable is {entries['nullable']!r}; write true or false")
-    made = _made(name, kind, entries, nullable)
+    made = Column(name, KINDS[kind].coded, nullable=nullable, written=KINDS[kind].written)
+    if made.kind in ("categorical", "ordinal"):
+        texts = _categories(name, {"categories": BOOLEAN} | entries, nullable)
+        if kind == "boolean" and len({text.casefold() for text in texts}) != 2:
+            raise UserError(f"column {name}: categories are {', '.join(texts)}; a boolean has two, "
+                            "false first")
+        made = dataclasses.replace(made, categories=texts)
+    else:
+        made = dataclasses.replace(made, **format_fields(name, kind, entries))
+        low, high = _bounds(made, kind, entries)
+        made = dataclasses.replace(made, low=low, high=high, special=_special(made, entries))
+        _check_scale(made)
     if "dtype" in entries:
         made = dataclasses.replace(made, dtype=entries["dtype"])
         check_type(made)
     return made
 
 
-def _made(name: str, kind: str, entries: Any, nullable: bool) -> Column:
-    """Returns the column, without its type."""
-    coded = KINDS[kind].coded
-    if coded in ("categorical", "ordinal"):
-        texts = _categories(name, {"categories": list(BOOLEAN)} | entries, nullable)
-        if kind == "boolean" and len({text.casefold() for text in texts}) != 2:
-            raise UserError(f"column {name}: categories are {', '.join(texts)}; a boolean has two, "
-                            "false first")
-        return Column(name, coded, categories=texts, nullable=nullable,
-                      written=KINDS[kind].written)
-    shaped = Column(name, coded, nullable=nullable, **format_fields(name, kind, entries))
-    low, high = _bounds(shaped, kind, entries)
-    return _checked_scale(dataclasses.replace(
-        shaped, low=low, high=high, special=_special(shaped, entries)))
-
-
 def identifier(name: str, entries: Mapping[str, Any], position: int) -> Identifier:
-    """Checks the entries of an identifier.
-
-    Args:
-        name: The name of the column.
-        entries: Its entries.
-        position: Its place among all columns.
-
-    Raises:
-        UserError: As `column`.
-    """
+    """Returns the identifier of its entries, at its place among all columns."""
     for key in entries:
         if key not in ("kind", "pattern", "dtype"):
             raise UserError(f"column {name}: {key} does not belong to a column of kind identifier, "
@@ -418,15 +119,7 @@ def identifier(name: str, entries: Mapping[str, Any], position: int) -> Identifi
 
 
 def kind_of(name: str, entries: object) -> str:
-    """Returns the kind that the entries of a column declare.
-
-    Args:
-        name: The name of the column.
-        entries: Its entries.
-
-    Raises:
-        UserError: For malformed entries, and for an unknown kind.
-    """
+    """Returns the kind that the entries of a column declare, which need not be well formed."""
     if not isinstance(entries, dict):
         raise UserError(f"column {name}: give its entries, as in {{kind: integer, min: 0, max: 9}}")
     kind = str(entries.get("kind", ""))
@@ -437,9 +130,7 @@ def kind_of(name: str, entries: object) -> str:
 
 
 def _check_keys(name: str, kind: str, entries: Json) -> None:
-    """Checks that a column has the keys of its kind and no other."""
-    needed = KINDS[kind].needed
-    allowed = ("kind", "nullable", *needed, *KINDS[kind].optional, "odd", "dtype")
+    allowed = KINDS[kind].entries
     for key, value in entries.items():
         if key not in ENTRIES:
             raise UserError(f"column {name}: unknown key {key!r}{nearest(key, allowed)}; known: "
@@ -449,33 +140,71 @@ def _check_keys(name: str, kind: str, entries: Json) -> None:
                             "remove it or change the kind")
         if value == PRIVATE and key in (*NUMBER, *CATEGORY):
             raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
-                            "`python -m dpgen_jax.schema DATA --schema DRAFT --schema-epsilon E "
-                            "--out NEW`")
+                            f"`python -m dpgen_jax.schema DATA {option('schema', 'DRAFT')} "
+                            f"{option('schema_epsilon', 'E')} {option('out', 'NEW')}`")
         if key in TEXT_ENTRIES and not isinstance(value, str):
             raise UserError(f"column {name}: {key} is {value!r}; write a text or a number")
-    for key in needed:
+    for key in KINDS[kind].needed:
         if key not in entries:
             raise UserError(f"column {name}: {key} is missing; declare it from public knowledge")
 
 
-def distinguishable(low: float, high: float) -> bool:
-    """Returns whether the integers low..high survive their encoding as float32 in [0, 1].
+def format_fields(name: str, kind: str, entries: dict[str, str]) -> Json:
+    """Returns the fields of a `Column` of numbers, dates or times that say how it is written."""
+    scale = entries.get("scale", "linear")
+    if scale not in ("linear", "log"):
+        raise UserError(f"column {name}: scale is {scale!r}; write linear or log")
+    if kind in transform.DEFAULTS:
+        form = entries.get("format", transform.DEFAULTS[kind])
+        _check_format(name, kind, form)
+        return {"written": kind, "format": form, "scale": scale}
+    decimals = transform.number(entries.get("decimals", "-1"))
+    if decimals not in range(16) and "decimals" in entries:
+        raise UserError(f"column {name}: decimals is {entries['decimals']!r}; give 0 to 15")
+    mark, unit = entries.get("decimal_mark", "."), entries.get("unit", "")
+    thousands = entries.get("thousands", "")
+    thousands = " " if thousands == SPACE else thousands
+    if len(mark) != 1 or len(thousands) > 1 or mark == thousands or re.search(
+            r"[\d+\-eE]", mark + thousands):
+        raise UserError(f"column {name}: decimal_mark is {mark!r} and thousands {thousands!r}; "
+                        "each is one sign, as . and , or the word space, and they differ")
+    if unit and (unit.count("{}") != 1 or re.search(r"[\d+\-]", unit) or unit == "{}"):
+        raise UserError(f"column {name}: unit is {unit!r}; write the text around the number, with "
+                        "{} in its place and without digits or signs, as \"EUR {}\"")
+    return {"scale": scale, "decimals": int(decimals or 0), "marks": mark + thousands, "unit": unit}
 
-    Args:
-        low: The lowest of them.
-        high: The highest of them.
-    """
+
+def _check_format(name: str, kind: str, form: str) -> None:
+    if kind == "duration":
+        if form not in DURATIONS:
+            raise UserError(f"column {name}: format is {form!r}; known: H:MM:SS, H:MM, M:SS, and "
+                            "HH or MM in front; a plain number of seconds or days is continuous")
+        return
+    letters = re.findall(r"%-?(.?)", form)
+    is_known = DIRECTIVES.issuperset(letters) and len({*letters}) == len(letters) and (
+        {*re.findall(r"%-.?", form)} <= {*transform.UNPADDED})
+    day = {"Y", "y"} & {*letters} and {"m", "b", "B", "j"} & {*letters}
+    hour = {"H", "I"} & {*letters}
+    lacks = (kind != "time" and not day) or (kind != "date" and not hour)
+    if not is_known or lacks or ("I" in letters) != ("p" in letters) or (kind == "date" and hour):
+        parts = {"date": "a year and a month, and no hour", "time": "an hour",
+                 "datetime": "a year, a month and an hour"}[kind]
+        raise UserError(f"column {name}: format is {form!r}; it is made of %Y %m %d %H %M %S, and "
+                        f"of %y %b %B %j %I %p %f %-d %-m %-H, and a {kind} has {parts}")
+
+
+def distinguishable(low: float, high: float) -> bool:
+    """Returns whether the integers low..high survive their encoding as float32 in [0, 1]."""
     return high - low <= MAX_RANGE and max(-low, high) <= 2**53
 
 
 def _bounds(shaped: Column, kind: str, entries: dict[str, str]) -> tuple[float, float]:
-    """Returns the bounds of a column of numbers."""
     name, values = shaped.name, []
-    ends = dict(zip(NUMBER, forms.ends_of_day(shaped), strict=True)) if kind == "time" else {}
+    ends = dict(zip(NUMBER, transform.ends_of_day(shaped), strict=True)) if kind == "time" else {}
     for key in NUMBER:
         value = _value(shaped, entries[key]) if key in entries else ends[key]
         if value is None:
-            expected = ("finite number" if shaped.written == "plain" else forms.what(shaped))
+            expected = "finite number" if shaped.written == "plain" else transform.what(shaped)
             raise UserError(f"column {name}: {key} is {entries[key]!r}; give a {expected}")
         if kind == "integer" and not value.is_integer():
             raise UserError(f"column {name}: {key} is {entries[key]}; an integer column has whole "
@@ -500,12 +229,11 @@ def _bounds(shaped: Column, kind: str, entries: dict[str, str]) -> tuple[float, 
 def _value(shaped: Column, text: object) -> float | None:
     """Returns the code of a value in a schema: a plain number, or a date or time as in the file."""
     if shaped.written == "plain" or not isinstance(text, str):
-        return forms.number(text)
-    return forms.reader(shaped)(text)
+        return transform.number(text)
+    return transform.reader(shaped)(text)
 
 
 def _special(shaped: Column, entries: Json) -> tuple[float, ...]:
-    """Returns the declared special values of a column of numbers."""
     texts = entries.get("special", [])
     if not isinstance(texts, list):
         raise UserError(f"column {shaped.name}: special is no list; write [0, 99]")
@@ -522,7 +250,7 @@ def _special(shaped: Column, entries: Json) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _checked_scale(made: Column) -> Column:
+def _check_scale(made: Column) -> None:
     """Checks that a log scale keeps neighbouring whole numbers apart."""
     if made.scale == "log" and made.kind == "integer":
         top = max(abs(made.low), abs(made.high))
@@ -530,19 +258,16 @@ def _checked_scale(made: Column) -> Column:
         if top >= 1 and abs(near[1] - near[0]) < 2 / MAX_RANGE:
             raise UserError(f"column {made.name}: whole numbers up to {top:.0f} are not told apart "
                             "on a log scale; declare it continuous with decimals: 0")
-    return made
 
 
 def _categories(name: str, entries: Json, nullable: bool) -> tuple[str, ...]:
-    """Returns the categories of a column."""
     texts = entries["categories"]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f'column {name}: categories is no list of texts; write ["a", "b"]')
-    categories = tuple(texts)
-    if not categories:
+    if not texts:
         raise UserError(f"column {name}: no categories; declare at least 1")
     earlier: set[str] = set()
-    for text in categories:
+    for text in texts:
         if not text or (nullable and text in NULLS):
             raise UserError(f"column {name}: the category {text!r} means null; remove it" + (
                 "" if nullable else " and declare nullable: true"))
@@ -551,61 +276,224 @@ def _categories(name: str, entries: Json, nullable: bool) -> tuple[str, ...]:
         earlier.add(text)
     if "other" in entries and entries["other"] not in earlier:
         raise UserError(f"column {name}: other is {entries['other']!r}; name one of its categories")
-    return categories
+    return tuple(texts)
 
 
 def placeholders(name: str, entries: Any) -> dict[str, str]:
-    """Returns bounds that a column could have, to try a draft whose bounds are not bought yet.
-
-    Args:
-        name: The name of the column.
-        entries: Its entries.
-
-    Raises:
-        UserError: For a kind or form that is not known.
-    """
+    """Returns bounds that a column could have, to try a draft whose bounds are not bought yet."""
     kind = kind_of(name, entries)
-    if kind not in forms.DEFAULTS:
+    if kind not in transform.DEFAULTS:
         return {"min": "0", "max": "1"}
     shaped = Column(name, "continuous", **format_fields(name, kind, entries))
-    return dict(zip(NUMBER, forms.bounds_texts(shaped, 0.0, 1.0), strict=True))
+    return dict(zip(NUMBER, transform.bounds_texts(shaped, 0.0, 1.0), strict=True))
 
 
 def is_declarable(made: Column) -> bool:
-    """Returns whether a schema can declare a column.
-
-    Args:
-        made: The column, as a release holds it.
-    """
+    """Returns whether a schema can declare a column, which a release holds."""
     kinds = [name for name, kind in KINDS.items()
              if (kind.coded, kind.written) == (made.kind, made.written)]
     plain = made.written == "plain"
     try:
-        ends = [repr(value) if plain else forms.texts(made, np.array([value]))[0]
+        ends = [repr(value) if plain else transform.texts(made, np.array([value]))[0]
                 for value in (made.low, made.high, *made.special)]
         entries = {"kind": kinds[0], "nullable": str(made.nullable), "min": ends[0],
                    "max": ends[1], "special": ends[2:], "categories": list(made.categories),
                    "scale": made.scale, "format": made.format, "unit": made.unit,
                    "decimals": str(made.decimals), "decimal_mark": made.marks[:1],
                    "thousands": made.marks[1:], "dtype": made.dtype}
-        allowed = ("kind", "nullable", *KINDS[kinds[0]].needed, *KINDS[kinds[0]].optional, "dtype")
-        return column(made.name, {key: entries[key] for key in allowed if key in entries and (
-            key, entries[key]) not in (("decimals", "-1"), ("dtype", ""))}) == made
+        return column(made.name, {
+            key: entries[key] for key in KINDS[kinds[0]].entries if key in entries
+            and (key, entries[key]) not in (("decimals", "-1"), ("dtype", ""))}) == made
     except (UserError, IndexError, ValueError, OverflowError, KeyError):
         return False
 
+
+# The types of columns.
+
+WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+FLOATS = ("float16", "float32", "float64")
+WITH_NULLS = {name: name.replace("uint", "UInt").replace("int", "Int") for name in WHOLE} | {
+    "float32": "Float32", "float64": "Float64", "bool": "boolean"}
+"""Types of NumPy, and the types of pandas with a null that stand for them (a float has NaN)."""
+WITHOUT_NULLS = (*WHOLE, "bool")
+PLAIN = {masked: name for name, masked in WITH_NULLS.items()}
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Parts of a second."""
+TEXTS = ("str", "string")
+FEWEST = 256
+"""The fewest values of a float type between the bounds of a column."""
+LAST_NANOSECOND = 2**63 / 10**9  # seconds since 1970
+
+
+def default_type(column: Column) -> str:
+    """Returns the type of a column whose schema declares none."""
+    if column.written == "boolean":
+        return "boolean" if column.nullable else "bool"
+    if column.categories:
+        return "category"
+    if column.written in ("date", "datetime", "duration"):
+        return f"{_moments(column)}[us]"
+    if column.written == "time" or not transform.is_plain(column):
+        return "str"
+    if column.kind == "continuous":
+        return "float64"
+    return "Int64" if column.nullable else "int64"
+
+
+def is_whole_type(dtype: str) -> bool:
+    """Returns whether the values of a type are whole numbers."""
+    return PLAIN.get(dtype, dtype) in WHOLE
+
+
+def check_type_name(column: Column) -> None:
+    """Checks that a column of its kind can have its declared type, whatever its values are."""
+    known = _known_types(column)
+    if column.dtype not in known:
+        raise UserError(f"column {column.name}: dtype is {column.dtype!r}; known for such a "
+                        f"column: {listed(known)}")
+
+
+def check_type(column: Column) -> None:
+    """Checks that all values of a column are values of its declared type, and are kept by it.
+
+    Floats of fewer bits round what is neither whole nor special.
+    """
+    check_type_name(column)
+    if column.nullable and column.dtype in WITHOUT_NULLS:
+        raise UserError(f"column {column.name}: {column.dtype} has no null; write dtype: "
+                        f"{WITH_NULLS[column.dtype]}")
+    if not _is_kept(column, numbers_of(column.dtype)):
+        raise UserError(f"column {column.name}: {column.dtype} does not hold all of its values; "
+                        f"write a larger one, or leave dtype out for {default_type(column)}")
+
+
+def clipped_to_type(dtype: str, low: float, high: float) -> tuple[float, float]:
+    """Returns the part of a range that is of a type of whole numbers; of other types all of it."""
+    if not is_whole_type(dtype):
+        return low, high
+    limits = np.iinfo(PLAIN.get(dtype, dtype))
+    return min(max(low, limits.min), limits.max), min(max(high, limits.min), limits.max)
+
+
+def type_of_identifier(name: str, pattern: str, dtype: str) -> str:
+    """Checks the type of an identifier, empty where none is declared, and returns it."""
+    whole = WHOLE if set(pattern) == {"#"} else ()
+    if dtype != "" and dtype not in (*TEXTS, *whole):
+        raise UserError(f"column {name}: dtype is {dtype!r}; known for such a column: "
+                        f"{listed((*TEXTS, *whole))}")
+    if dtype in whole and 10**len(pattern) - 1 > np.iinfo(dtype).max:
+        raise UserError(f"column {name}: {dtype} does not hold all of its identifiers; write a "
+                        "larger one")
+    return dtype
+
+
+def declared_type(column: Column, came: str) -> str:
+    """Returns the type that a schema declares, so that columns come out in the type they came in.
+
+    It has a null where the column has one. It is empty for the default, and for a type that no
+    schema declares.
+    """
+    for dtype in (came, WITH_NULLS.get(came, "")):
+        try:
+            check_type(dataclasses.replace(column, dtype=dtype))
+        except UserError:
+            continue
+        return "" if dtype == default_type(column) else dtype
+    return ""
+
+
+def _moments(column: Column) -> str:
+    return "timedelta64" if column.written == "duration" else "datetime64"
+
+
+def _known_types(column: Column) -> tuple[str, ...]:
+    """Returns the types that a column of its kind can have, whatever its values are."""
+    numbers = (*WHOLE, *FLOATS)
+    if column.categories:
+        simple = (*numbers, "bool")
+        return (*TEXTS, "category", *(f"category[{name}]" for name in simple), *simple, *PLAIN)
+    if column.written == "time":
+        return (*TEXTS, "time")
+    if column.written != "plain":
+        return (*TEXTS, *(f"{_moments(column)}[{part}]" for part in TICKS),
+                *(["date"] * (column.written == "date")))
+    plain = numbers if column.kind == "integer" or column.decimals == 0 else FLOATS
+    return (*TEXTS, *plain, *(WITH_NULLS[name] for name in plain if name in WITH_NULLS))
+
+
+def numbers_of(dtype: str) -> str:
+    """Returns the type of NumPy of a type whose values are numbers or truth values, else ""."""
+    name = dtype.removeprefix("category").strip("[]")
+    name = PLAIN.get(name, name)
+    return name if name in (*WHOLE, *FLOATS, "bool") else ""
+
+
+def _is_kept(column: Column, dtype: str) -> bool:
+    """Returns whether all values of a column are values of a type, and are read back from it."""
+    if column.categories:
+        return not dtype or type_choices(column, dtype) is not None
+    ends = (column.low, column.high, *column.special)
+    if dtype in WHOLE:
+        return all(np.iinfo(dtype).min <= end <= np.iinfo(dtype).max for end in ends)
+    if dtype:
+        return _is_kept_by_floats(column, dtype)
+    part = column.dtype.partition("[")[2].strip("]")
+    if not part:
+        return True
+    ends = tuple(end * (transform.DAY if column.written == "date" else 1) for end in ends)
+    return all(float(end * TICKS[part]).is_integer() for end in ends) and (
+        part != "ns" or max(map(abs, ends)) < LAST_NANOSECOND)
+
+
+def _is_kept_by_floats(column: Column, dtype: str) -> bool:
+    """Returns whether a float keeps whole numbers and special values, and tells others apart."""
+    if dtype == "float64":  # as codes are
+        return True
+    most = max(abs(column.low), abs(column.high))
+    if most > float(np.finfo(dtype).max):
+        return False
+    with np.errstate(over="ignore"):
+        special = all(float(np.dtype(dtype).type(value)) == value for value in column.special)
+    if column.kind == "integer" or column.decimals == 0:
+        largest = max([most, *map(abs, column.special)])
+        return special and largest <= 2.0**(np.finfo(dtype).nmant + 1)
+    steps = (column.high - column.low) / float(np.spacing(np.dtype(dtype).type(most)))
+    return special and steps >= FEWEST
+
+
+def type_choices(column: Column, dtype: str) -> Any:
+    """Returns the categories in a type of NumPy, or as texts if it is empty.
+
+    It is None where one of them would be read as another text.
+    """
+    texts = column.categories
+    if not dtype:
+        return list(texts)
+    if dtype == "bool":
+        values: list[Any] = [text.casefold() == "true" for text in texts]
+        if column.written == "boolean":
+            return np.array([False, True])
+    else:
+        values = [int(text) if dtype in WHOLE and re.fullmatch("-?[0-9]{1,20}", text) else
+                  transform.number(text) for text in texts]
+    if None in values or (dtype in WHOLE and not all(
+            isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+            for value in values)):
+        return None
+    with np.errstate(over="ignore"):
+        made = np.array(values, dtype)
+    same = all(transform.python_text(value, None) == text
+               for value, text in zip(made, texts, strict=True))
+    return made if same else None
+
+
+# Cells that have no value of their column.
 
 def odd_texts(columns: Sequence[Column], entries: Mapping[str, Mapping[str, Any]], label: str
               ) -> dict[str, str]:
     """Returns the text by which cells without a value are read, by column, where it is declared.
 
-    Args:
-        columns: The columns.
-        entries: The entries of each, by its name.
-        label: The name of the label.
-
-    Raises:
-        UserError: It is no value of its column.
+    It is a value of its column, or null: at the label, a row with such a cell is left out.
     """
     odd = {made.name: entries[made.name]["odd"] for made in columns if "odd" in entries[made.name]}
     for made in columns:
@@ -618,19 +506,14 @@ def odd_texts(columns: Sequence[Column], entries: Mapping[str, Mapping[str, Any]
 
 
 def has_value(made: Column, text: str) -> bool:
-    """Returns whether a cell has a value of a column, null where that is one.
-
-    Args:
-        made: The column.
-        text: The cell.
-    """
+    """Returns whether a cell has a value of a column, null where that is one."""
     if text in NULLS and made.nullable:
         return True
     if made.categories:
         folded = made.written == "boolean"
         return text in made.categories or (folded and text.casefold() in map(
             str.casefold, made.categories))
-    value = forms.reader(made)(text)
+    value = transform.reader(made)(text)
     whole = made.kind != "integer" or made.written == "date"
     return value is not None and (whole or value.is_integer())
 

@@ -26,13 +26,13 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from string import ascii_uppercase
+from string import ascii_uppercase, digits
 
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError
-from dpgen_jax.data.table import forms, transform
+from dpgen_jax.data.table import transform
 
 TOKEN = re.compile(r'"([^"]*)"|(->|<=|>=|<|>|=|\+|-)(?=\s|$)|(\S+)')
 ORDER: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
@@ -50,7 +50,7 @@ class Field:
     @property
     def step(self) -> float:
         """The distance of neighbouring codes; 0 for numbers that have none."""
-        return 1.0 if self.column.kind != "continuous" else forms.step(self.column) or 0.0
+        return 1.0 if self.column.kind != "continuous" else transform.step(self.column) or 0.0
 
     def values(self, table: np.ndarray) -> np.ndarray:
         """Returns the codes [n], NaN for null and for special ones outside the bounds."""
@@ -168,11 +168,7 @@ def near(values: np.ndarray, column: Column) -> np.ndarray:
 def read_rules(spec: TableSpec) -> tuple[Rule, ...]:
     """Returns the constraints of a schema as rules.
 
-    Args:
-        spec: The schema.
-
-    Raises:
-        UserError: Quoting the constraint that cannot be read, and the mend.
+    A UserError quotes the constraint that cannot be read, and the mend.
     """
     fields = {column.name: Field(column, i) for i, column in enumerate(spec.all_columns)}
     made = []
@@ -185,7 +181,6 @@ def read_rules(spec: TableSpec) -> tuple[Rule, ...]:
 
 
 def _rule(text: str, fields: dict[str, Field], label: str) -> Rule:
-    """Reads a constraint."""
     words = _words(text)
     if "->" in words:
         at = words.index("->")
@@ -223,14 +218,12 @@ def _words(text: str) -> list[str]:
 
 
 def _field(word: str, fields: dict[str, Field]) -> Field:
-    """Returns the column of a name."""
     if word not in fields:
         raise UserError(f"{word!r} is no column with values{nearest(word, fields)}")
     return fields[word]
 
 
 def _condition(words: list[str], fields: dict[str, Field]) -> Condition:
-    """Reads a column compared with a value."""
     if len(words) != 3 or words[1] not in ORDER:
         raise UserError("each side of -> is a column, an operator and a value, as a = x")
     field, (_, sign, text) = _field(words[0], fields), words
@@ -243,9 +236,10 @@ def _condition(words: list[str], fields: dict[str, Field]) -> Condition:
         raise UserError(f"{text!r} is no category of {column.name}"
                         f"{nearest(text, column.categories)}")
     else:
-        value = forms.number(text) if column.written == "plain" else forms.reader(column)(text)
+        value = (transform.number(text) if column.written == "plain" else
+                 transform.reader(column)(text))
     if value is None:
-        raise UserError(f"{text!r} is no {forms.what(column)}, as {column.name} has")
+        raise UserError(f"{text!r} is no {transform.what(column)}, as {column.name} has")
     if column.kind == "categorical" and sign != "=":
         raise UserError(f"the categories of {column.name} have no order; write =")
     return Condition(field, sign, value)
@@ -260,14 +254,13 @@ def _check_then(then: Condition) -> None:
     inside = low <= then.value <= high or then.value in column.special or np.isnan(then.value)
     beside = {"<": -1, ">": 1}.get(then.sign, 0) * field.step
     is_written = (column.kind != "continuous" or np.isnan(then.value)
-                  or forms.rounded(column, np.array([then.value]))[0] == then.value)
+                  or transform.rounded(column, np.array([then.value]))[0] == then.value)
     whole = column.kind == "continuous" or np.isnan(then.value) or then.value.is_integer()
     if not (inside and is_written and whole) or (beside and not low <= then.value + beside <= high):
         raise UserError(f"{column.name} has no such value within its bounds")
 
 
 def _compare(named: list[Field], sign: str) -> Compare:
-    """Makes a comparison of two columns."""
     if sign in SWAPPED:
         named, sign = named[::-1], SWAPPED[sign]
     low, high = named
@@ -284,7 +277,6 @@ def _compare(named: list[Field], sign: str) -> Compare:
 
 
 def _sum(named: list[Field], signs: list[str]) -> Sum:
-    """Makes a sum of columns."""
     total, parts = named[0], named[1:]
     if set(signs) - {"+", "-"}:
         raise UserError("columns are added by + and -")
@@ -313,11 +305,7 @@ MOMENTS = ("date", "datetime", "time")
 
 
 def constrained_columns(spec: TableSpec) -> frozenset[str]:
-    """Returns the names of the columns that stand in a constraint: mending changes no other.
-
-    Args:
-        spec: The schema.
-    """
+    """Returns the names of the columns that stand in a constraint: mending changes no other."""
     found: set[str] = set()
     for rule in read_rules(spec):
         fields = ((rule.low, rule.high) if isinstance(rule, Compare) else
@@ -333,9 +321,6 @@ def determined_names(spec: TableSpec) -> tuple[str, ...]:
     A sum without nulls and special values is one, and so is a category where each value of another
     column, or of the label, implies one value of it. A definition reads no column that is defined
     after it, so that computing them in their order ends.
-
-    Args:
-        spec: The schema.
     """
     found: list[str] = []
     read: set[int] = set()
@@ -362,9 +347,6 @@ def determined_gaps(spec: TableSpec) -> tuple[tuple[str, str], ...]:
     bounds, which need not hold of two amounts. The bounds overlap, and the lower one always has a
     value. A column is the higher one once, and the lower one of no earlier pair, so that rows are
     made in the order of the pairs.
-
-    Args:
-        spec: The schema.
     """
     found: dict[str, str] = {}
     for rule in read_rules(spec):
@@ -393,12 +375,7 @@ def _is_map(rule: Implies, among: tuple[Rule, ...]) -> bool:
 
 
 def computed_columns(spec: TableSpec, table: np.ndarray) -> np.ndarray:
-    """Returns rows whose derived columns are what their definitions say, within their bounds.
-
-    Args:
-        spec: The schema.
-        table: Codes float64 [n, K], the class last.
-    """
+    """Returns rows [n, K] whose derived columns are what their definitions say, within bounds."""
     table = table.copy()
     for rule in read_rules(spec):
         if isinstance(rule, Sum) and rule.total.column.name in spec.derived:
@@ -437,11 +414,7 @@ class Finished:
     before: int = 0
 
     def added(self, other: Finished) -> Finished:
-        """Returns the numbers of these rows and of others, without the rows.
-
-        Args:
-            other: Rows of the same schema.
-        """
+        """Returns the numbers of these rows and of others, without the rows."""
         rows = sum(len(made.codes) + made.before for made in (self, other))
         counts = {text: count + self.mended.get(text, 0) for text, count in other.mended.items()}
         return Finished(self.codes[:0], counts, self.replaced + other.replaced, rows)
@@ -456,34 +429,19 @@ class Finished:
 
 
 def finished(spec: TableSpec, encoded: np.ndarray, y: np.ndarray) -> Finished:
-    """Decodes rows that a method drew, and mends those that break a constraint.
+    """Decodes features [n, F] that a method drew, and mends the rows that break a constraint.
 
-    Labels are never changed. A row depends on itself only, unless it cannot be mended.
-
-    Args:
-        spec: The schema.
-        encoded: [n, F], any values at all.
-        y: Classes int [n].
-
-    Raises:
-        UserError: No row of a class that is there fulfils all constraints.
+    Classes y, int [n], are never changed. A row depends on itself only, unless it cannot be mended.
+    Where no row of a class that is there fulfils all constraints, it is a UserError.
     """
     return mended(spec, transform.decode(spec, encoded), y)
 
 
 def mended(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> Finished:
-    """Does as `finished`, from codes.
+    """Does as `finished`, from codes [n, columns].
 
     Numbers without declared decimals that stand in a schema with constraints are rounded as they
     are written, so that constraints hold in the file too.
-
-    Args:
-        spec: The schema.
-        codes: float64 [n, columns].
-        y: Classes int [n].
-
-    Raises:
-        UserError: As `finished`.
     """
     if not spec.constraints:
         return Finished(codes)
@@ -500,11 +458,7 @@ def mended(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> Finished:
 def check(spec: TableSpec) -> None:
     """Checks that random rows of every class can be mended, before anything is spent on a schema.
 
-    Args:
-        spec: The schema.
-
-    Raises:
-        UserError: A constraint cannot be read, or rows of a class cannot fulfil all.
+    A UserError names a constraint that cannot be read, or a class whose rows cannot fulfil all.
     """
     if read_rules(spec):
         rng = np.random.default_rng(0)
@@ -517,7 +471,6 @@ def check(spec: TableSpec) -> None:
 
 
 def _mended(spec: TableSpec, table: np.ndarray) -> np.ndarray:
-    """Mends rows, float64 [n, K], as far as they can be."""
     rules = read_rules(spec)
     for _ in range(PASSES):
         rows = np.flatnonzero(_broken(rules, table))
@@ -535,12 +488,11 @@ def _written(spec: TableSpec, table: np.ndarray) -> np.ndarray:
     """Rounds numbers as they are written: float64 [n, K]."""
     for i, column in enumerate(spec.columns):
         if column.kind == "continuous" and column.written == "plain":
-            table[:, i] = forms.rounded(column, table[:, i])
+            table[:, i] = transform.rounded(column, table[:, i])
     return table
 
 
 def _broken(rules: tuple[Rule, ...], table: np.ndarray) -> np.ndarray:
-    """Returns which rows break any constraint: bool [n]."""
     return np.any([rule.broken(table) for rule in rules], axis=0)
 
 
@@ -572,18 +524,13 @@ def _any_row(spec: TableSpec, label: int) -> np.ndarray:
 
 def written_cells(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0
                   ) -> tuple[list[str], list[list[str]]]:
-    """Writes codes as cells of text; `tables.csv` reads them back.
+    """Writes codes [n, columns] and classes [n] as cells of text; `tables.csv` reads them back.
 
-    The columns are those of the schema in its order, as `forms` writes them: whole numbers without
-    a point, other numbers to their decimals or to 6 significant digits, within their bounds, null
-    as an empty cell. Identifiers are new ones, counted from `first`, by which parts of a long table
-    differ. Synthetic rows come from `finished`.
-
-    Args:
-        spec: The schema.
-        codes: float64 [n, columns].
-        y: Classes int [n].
-        first: How many rows of the table were written before.
+    The columns are those of the schema in its order, as `transform` writes them: whole numbers
+    without a point, other numbers to their decimals or to 6 significant digits, within their
+    bounds, null as an empty cell. Identifiers are new ones, counted from `first`, the number of
+    rows that were written before: parts of a long table differ. Synthetic rows come from
+    `finished`.
 
     Returns:
         The column names, and the rows.
@@ -591,7 +538,7 @@ def written_cells(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int 
     Raises:
         UserError: A pattern has not as many identifiers.
     """
-    columns = [(column.name, forms.texts(column, values))
+    columns = [(column.name, transform.texts(column, values))
                for column, values in in_order(spec, codes, y)]
     for identifier in spec.identifiers:
         columns.insert(identifier.position, (identifier.name, written_identifiers(
@@ -601,15 +548,10 @@ def written_cells(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int 
 
 
 def written_identifiers(identifier: Identifier, first: int, n: int) -> list[str]:
-    """Returns identifiers that no other row has: the pattern's, in the order of their numbers.
+    """Returns n identifiers that no other row has: the pattern's, in the order of their numbers.
 
-    Args:
-        identifier: The column.
-        first: How many were made before.
-        n: How many.
-
-    Raises:
-        UserError: The pattern has fewer.
+    The first number is that of the identifiers that were made before. A UserError where the pattern
+    has fewer.
     """
     require_identifiers(identifier, first + n)
     signs = _signs(identifier)
@@ -624,15 +566,7 @@ def written_identifiers(identifier: Identifier, first: int, n: int) -> list[str]
 
 
 def require_identifiers(identifier: Identifier, n: int) -> None:
-    """Refuses more rows than a pattern has identifiers.
-
-    Args:
-        identifier: The column.
-        n: The rows of a whole table.
-
-    Raises:
-        UserError: The pattern has fewer.
-    """
+    """Refuses more rows of a whole table than a pattern has identifiers."""
     most = math.prod(map(len, _signs(identifier)))
     if n > most:
         raise UserError(f"column {identifier.name}: the pattern {identifier.pattern!r} has "
@@ -642,18 +576,11 @@ def require_identifiers(identifier: Identifier, n: int) -> None:
 
 def _signs(identifier: Identifier) -> list[str]:
     """Returns what may stand at each place of a pattern."""
-    return [{"#": "0123456789", "@": ascii_uppercase}.get(sign, sign)
-            for sign in identifier.pattern]
+    return [{"#": digits, "@": ascii_uppercase}.get(sign, sign) for sign in identifier.pattern]
 
 
 def in_order(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Column, np.ndarray]]:
-    """Returns all columns but identifiers, in the order of the file, with their codes [n].
-
-    Args:
-        spec: The schema.
-        codes: float64 [n, columns].
-        y: Classes int [n].
-    """
+    """Returns all columns but identifiers, in the order of the file, with their codes [n]."""
     columns = list(zip(spec.columns, np.asarray(codes, np.float64).T, strict=True))
     if spec.labelled:
         columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))

@@ -6,6 +6,7 @@ A draft marks every entry that was read from private records. If an entry is rep
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
@@ -17,11 +18,11 @@ import numpy as np
 import yaml
 
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.errors import UserError, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.table import columns, forms, schema
+from dpgen_jax.data.table import columns, schema, transform
 from dpgen_jax.data.table.columns import IDENTIFIER, NULLS, SPACE, column, distinguishable
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import ENCODING
@@ -48,16 +49,11 @@ MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (
 
 
 def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = "") -> Json:
-    """Drafts the entries of a column.
+    """Drafts the entries of a column from its cells.
 
-    Args:
-        name: Its name.
-        texts: Its cells.
-        is_label: Whether it is the label, which is a category whatever it looks like.
-        dtype: The type in which it came, where it has one (`columns`).
-
-    Raises:
-        UserError: It has no values, or it is a label with empty cells, or free text.
+    The label is a category whatever it looks like. `dtype` is the type in which the column came,
+    where it has one (`columns`). A UserError where a column has no values, or is free text, or a
+    label with empty cells.
     """
     present = [text for text in texts if text not in NULLS]
     if not present or (is_label and len(present) < len(texts)):
@@ -66,60 +62,50 @@ def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = ""
     if is_label:
         if len(set(present)) > MAX_CATEGORIES:
             raise UserError(f"column {name} holds {len(set(present))} different texts, and a draft "
-                            f"has at most {MAX_CATEGORIES} classes; leave out --label and declare "
-                            f"targets: [{name}] if it is a number to predict, or write its schema")
+                            f"has at most {MAX_CATEGORIES} classes; leave out {option('label')} "
+                            f"and declare targets: [{name}] if it is a number to predict, or write "
+                            "its schema")
         return {"kind": "categorical", "categories": ordered(present)}
-    nullable = {"nullable": "true" if len(present) < len(texts) else "false"}
-    unique = list(dict.fromkeys(present))
-    if dtype.startswith("category") and len(unique) <= MAX_CATEGORIES:
-        return {"kind": "categorical", "categories": ordered(unique), **nullable}
-    if _padded(unique):
-        return _numerals(unique, len(unique) == len(present), nullable)
-    values = _values(forms.number, present)
+    made = _of_present(name, present, dtype)
+    if made["kind"] == "identifier":
+        return made
+    return {**made, "nullable": "true" if len(present) < len(texts) else "false"}
+
+
+def _of_present(name: str, texts: list[str], dtype: str) -> Json:
+    """Drafts the entries of a column but for its nulls, from cells that are none."""
+    unique = list(dict.fromkeys(texts))
+    is_padded = len({len(text) for text in unique}) == 1 < len(unique[0]) and any(
+        text[0] == "0" for text in unique) and all(re.fullmatch("[0-9]+", text) for text in unique)
+    if (dtype.startswith("category") or is_padded) and len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique)}
+    if is_padded and len(unique) == len(texts):
+        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
+    if is_padded:  # numerals of one length with zeros in front, such as zip codes
+        return {"kind": "codes", "categories": ordered(unique)}
+    values = _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
-        digits = _decimals(unique, ".") if made["kind"] == "continuous" else {}
-        return {**made, **digits, **nullable}
+        return made | (_decimals(unique, ".") if made["kind"] == "continuous" else {})
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
-        return {"kind": "boolean", "categories": sorted(unique, key=str.casefold), **nullable}
-    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, present)
+        return {"kind": "boolean", "categories": sorted(unique, key=str.casefold)}
+    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, texts)
     if formed is not None:
-        return {**formed, **nullable}
-    if len(unique) > MAX_CATEGORIES and len(unique) == len(present) and (
-            pattern := _pattern(unique)):
+        return formed
+    if len(unique) > MAX_CATEGORIES and len(unique) == len(texts) and (pattern := _pattern(unique)):
         return {"kind": "identifier", "pattern": pattern}
-    return {"kind": "categorical", "categories": _categories(name, unique), **nullable}
-
-
-def _padded(texts: list[str]) -> bool:
-    """Returns whether texts are numerals of one length with zeros in front, such as zip codes."""
-    return (len({len(text) for text in texts}) == 1 < len(texts[0]) and any(
-        text[0] == "0" for text in texts) and all(re.fullmatch("[0-9]+", text) for text in texts))
-
-
-def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> Json:
-    """Returns the entries of numerals, which are identifiers where many all differ."""
-    if len(unique) <= MAX_CATEGORIES:
-        return {"kind": "categorical", "categories": ordered(unique), **nullable}
-    if differ:
-        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
-    return {"kind": "codes", "categories": ordered(unique), **nullable}
+    return {"kind": "categorical", "categories": _categories(name, unique)}
 
 
 def ordered(texts: Iterable[str]) -> list[str]:
     """Returns each text once, numbers by their value: 9 before 10."""
-    return sorted(set(texts), key=lambda text: (forms.number(text) or 0.0, text))
+    return sorted(set(texts), key=lambda text: (transform.number(text) or 0.0, text))
 
 
 def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
-    """Returns the kind and bounds of a column of numbers.
+    """Returns the kind and bounds of a column of numbers, of which the ends are known.
 
     Whole numbers that an integer column cannot distinguish are continuous.
-
-    Args:
-        low: The least value.
-        high: The largest value.
-        whole: Whether all values are whole.
     """
     if whole and distinguishable(math.floor(low), math.ceil(high)):
         return {"kind": "integer", "min": str(math.floor(low)), "max": str(math.ceil(high))}
@@ -128,7 +114,7 @@ def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
 
 def _categories(name: str, texts: list[str]) -> list[str]:
     categories = ordered(texts)
-    odd = [text for text in categories if forms.number(text) is None]
+    odd = [text for text in categories if transform.number(text) is None]
     if len(categories) > MAX_CATEGORIES and 2 * len(odd) < len(categories):
         raise UserError(f"column {name} holds {len(categories) - len(odd)} different numbers, and "
                         f"texts that are none: {listed(odd)}; empty these cells, or write its "
@@ -143,17 +129,11 @@ def _categories(name: str, texts: list[str]) -> list[str]:
 
 def _values(read: Any, texts: list[str]) -> np.ndarray | None:
     """Returns the codes of texts, float64 [n]; None where one of them has none."""
-    values = []
-    for text in texts:
-        value = read(text)
-        if value is None:
-            return None
-        values.append(value)
-    return np.array(values, np.float64)
+    values = list(itertools.takewhile(lambda value: value is not None, map(read, texts)))
+    return np.array(values, np.float64) if len(values) == len(texts) else None
 
 
 def _shape(values: np.ndarray, written: dict[str, str]) -> Json:
-    """Returns kind, bounds, special values and scale of numbers."""
     special: list[str] = []
     counts = Counter(values.tolist()) if len(values) >= ENOUGH else Counter()
     for value, count in counts.most_common(2):
@@ -194,15 +174,14 @@ def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
         if kind == "datetime":
             form += offset
         shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
-        read = forms.reader(shaped)
+        read = transform.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
-            low, high = forms.texts(shaped, np.array([values.min(), values.max()]))
+            low, high = transform.texts(shaped, np.array([values.min(), values.max()]))
             return {"kind": kind, "min": low, "max": high, "format": form}
     return None
 
 
 def _marked(unique: list[str], texts: list[str]) -> Json | None:
-    """Returns the entries of numbers with a unit, or with other marks."""
     around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)",
                           unique[0].replace("\u202f", " ").replace("\u00a0", " "))
     if around is None or (around[1][-1:].isalpha() and len(unique) == len(texts) > MAX_CATEGORIES):
@@ -213,7 +192,7 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
         return None  # numerals with zeros in front, which a number would lose
     for mark, thousands in MARKS:
         shaped = Column("", "continuous", unit=unit, marks=mark + thousands)
-        values = _values(forms.reader(shaped), texts)
+        values = _values(transform.reader(shaped), texts)
         if values is not None:
             written = {"unit": unit} if unit else {}
             written |= {"decimal_mark": mark} if mark != "." else {}
@@ -226,30 +205,26 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
 
 def _pattern(texts: list[str]) -> str:
     """Returns the pattern of identifiers of one shape, or an empty text."""
-    if len({len(text) for text in texts}) > 1:
-        return ""
     signs = []
-    for letters in zip(*texts, strict=True):
-        options = set(letters)
-        if len(options) == 1 and not letters[0].isdigit():
-            signs.append(letters[0])
-        elif all(letter.isascii() and letter.isdigit() for letter in options):
-            signs.append("#")
-        elif all(letter.isascii() and letter.isupper() for letter in options):
-            signs.append("@")
+    for letters in itertools.zip_longest(*texts, fillvalue=""):
+        options = "".join(sorted({*letters}))
+        if len({*letters}) == 1 and not options.isdigit():
+            signs.append(options)
+        elif "" not in letters and re.fullmatch("[0-9]+|[A-Z]+", options):
+            signs.append("#" if options.isdigit() else "@")
         else:
             return ""
     return "".join(signs)
 
 
 HEADER = """\
-# The schema of {source}: edit it, then pass it with --schema.
+# The schema of {source}: edit it, then pass it as the schema of a run.
 # Replace an entry by what you know without the data and remove it from read_from_data, or write
 # `private` in its place (min and max together, or categories) and buy it:
 #   python -m dpgen_jax.schema {source} --schema THIS --schema-epsilon E --out NEW"""
 LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
-# or with --accept-uncovered it publishes them, and its statement says so."""
+# or publishes them (--accept-uncovered), and its statement says so."""
 NEARLY_ALL = 0.9
 """The share of cells that are numbers, from which a text among them is pointed out."""
 READ = "  # read from private data"
@@ -274,8 +249,8 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
         UserError: Naming the column at fault.
     """
     if label is not None and label not in cells.columns:
-        raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
-                        f"{listed(cells.columns)}")
+        raise UserError(f"{option('label', label)}: no such column{nearest(label, cells.columns)}; "
+                        f"known: {listed(cells.columns)}")
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     known, came = described or {}, types or {}
@@ -297,8 +272,9 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
 def _point_out_odd_cells(name: str, cells: Cells) -> None:
     """Points out, to the data holder, a text that makes categories of a column of numbers."""
     texts = cells.columns[name]
-    odd = [i for i, text in enumerate(texts) if text not in NULLS and forms.number(text) is None]
-    numbers = sum(text not in NULLS for text in texts) - len(odd)
+    present = [i for i, text in enumerate(texts) if text not in NULLS]
+    odd = [i for i in present if transform.number(texts[i]) is None]
+    numbers = len(present) - len(odd)
     if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
         tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
              f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
@@ -307,12 +283,8 @@ def _point_out_odd_cells(name: str, cells: Cells) -> None:
 
 
 def with_durations(names: Iterable[str]) -> TableSpec:
-    """Returns a schema by which the durations of typed cells become texts of the default format.
-
-    Args:
-        names: The columns, whose durations are whole seconds.
-    """
-    form = forms.DEFAULTS["duration"]
+    """Returns a schema by which durations of whole seconds in these columns become texts."""
+    form = transform.DEFAULTS["duration"]
     return TableSpec(tuple(Column(name, "continuous", written="duration", format=form)
                            for name in names), NO_LABEL, 0)
 

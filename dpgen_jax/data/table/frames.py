@@ -18,7 +18,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import constraints, draft, forms, tables
+from dpgen_jax.data.table import constraints, draft, tables, transform
 from dpgen_jax.data.table.columns import (
     PLAIN,
     TEXTS,
@@ -51,7 +51,7 @@ def series(column: Column, codes: np.ndarray) -> Any:
             np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
             ordered=column.kind == "ordinal" and column.written != "codes")
     if dtype in TEXTS:
-        return strings([text or None for text in forms.texts(column, codes)], dtype)
+        return strings([text or None for text in transform.texts(column, codes)], dtype)
     if dtype in ("date", "time"):
         return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
             null, _python_moments(column, codes), strict=True)], dtype=object)
@@ -85,7 +85,7 @@ def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
         return made if whole else np.where(null, np.nan, made).astype(dtype)
     if whole:
         return np.rint(np.where(null, 0, codes)).astype(dtype)
-    exact = forms.rounded(column, codes) if column.kind == "continuous" else codes
+    exact = transform.rounded(column, codes) if column.kind == "continuous" else codes
     made = exact.astype(dtype)
     # A number is rounded to the next of its type, which lies within the bounds.
     found = made.astype(np.float64)
@@ -99,15 +99,15 @@ def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
     """Returns dates, times and durations in the parts of a second of their type."""
     part = dtype[dtype.index("[") + 1:-1]
     size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
     ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
     return ticks.astype(dtype)
 
 
 def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
     """Returns dates, or the times of a day, as moments of Python; null as any."""
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
-    return [forms.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
+    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
+    return [transform.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
             for second in seconds.tolist()]
 
 
@@ -166,7 +166,7 @@ def content_of_frame(frame: pd.DataFrame) -> str:
 
 def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, first: int = 0,
                    is_draft: bool = False) -> Cells:
-    """Returns the cells of a frame, each by its own value (`forms.python_reader`).
+    """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
     Args:
         source: Its name, for errors.
@@ -204,11 +204,11 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     values = series.astype(object).where(series.notna(), "").tolist()
     kind = getattr(series.dtype, "numpy_dtype", series.dtype)
     is_float = isinstance(kind, np.dtype) and kind.kind == "f"
-    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else forms.EXACT
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else transform.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values: their last digits do not matter
-    read, texts = forms.python_reader(column, exact), []
+    read, texts = transform.python_reader(column, exact), []
     try:
         for value in values:
             texts.append(read(value))
@@ -346,7 +346,7 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     kind = series.dtype
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
-                "categories": [forms.python_text(category, None) for category in kind.categories]}
+                "categories": [transform.python_text(text, None) for text in kind.categories]}
     if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
         return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
             "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}

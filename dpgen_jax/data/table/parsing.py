@@ -16,17 +16,16 @@ import dataclasses
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 
 from dpgen_jax.core import files as core_files
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.types import EMPTY, Column, UserError
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import NULLS, tamed
 from dpgen_jax.data.table.schema import (
     DEFAULT_DIALECT,
@@ -72,11 +71,7 @@ class Cells:
 
 
 def joined(parts: Sequence[Cells]) -> Cells:
-    """Returns blocks of rows of one table as a whole.
-
-    Args:
-        parts: The blocks, of which there is one at least.
-    """
+    """Returns blocks of rows of one table, of which there is one at least, as a whole."""
     columns = {name: [cell for part in parts for cell in part.columns[name]]
                for name in parts[0].columns}
     return dataclasses.replace(parts[0], columns=columns,
@@ -102,14 +97,9 @@ class Coded:
 
 
 def coded(schema: Schema, cells: Cells) -> Coded:
-    """Returns the codes of the declared columns, in the schema's order.
+    """Returns the codes of a table, or of a block of its rows, in the order of the schema.
 
-    Args:
-        schema: The schema of the table.
-        cells: The table, or a block of its rows.
-
-    Raises:
-        UserError: Naming the row and the column; it may quote the cell.
+    A UserError names the row and the column; it may quote the cell.
     """
     spec = schema.spec
     columns = spec.all_columns
@@ -164,98 +154,68 @@ def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Co
 
 
 def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
-    """Returns the codes of one column.
+    """Returns the codes of one column: float64 [n], NaN for null.
 
-    Args:
-        column: The column, as it is declared.
-        cells: The table.
-        other: The category of undeclared texts; None if they are an error.
-
-    Returns:
-        float64 [n], NaN for null.
-
-    Raises:
-        UserError: As `coded`.
+    `other` is the category of undeclared texts; None if they are an error, as of `coded`.
     """
     texts = cells.columns[column.name]
-    if column.categories:
-        index = {text: code for code, text in enumerate(column.categories)}
-        if column.written == "boolean":
-            index = {text.casefold(): code for text, code in index.items()}
-            texts = [text if column.nullable and text in NULLS else text.casefold()
-                     for text in texts]
-        values = np.array([index.get(text, -1) for text in texts], np.float64)
-        for i in np.flatnonzero(values < 0).tolist():
-            values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
-        return values
-    if not forms.is_plain(column):
-        return _whole(column, _formed(column, cells), cells)
-    with contextlib.suppress(ValueError):
-        values = np.array(texts, np.float64)
-        if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
-            return _whole(column, values, cells)
-    values = np.array([_number(column, text, partial(_at, cells, column, i))
-                       for i, text in enumerate(texts)], np.float64)
-    return _whole(column, values, cells)
+    values = None if column.categories else _plain_numbers(column, texts)
+    if values is None:
+        read = _category_reader(column, other) if column.categories else transform.reader(column)
+        known = {text: read(text) for text in dict.fromkeys(texts)}
+        values = np.array([known[text] for text in texts], np.float64)  # None becomes NaN
 
+    def at(row: int) -> str:
+        return f"{cells.source}, {cells.rows[row]}, column {column.name}"
 
-def _at(cells: Cells, column: Column, i: int) -> str:
-    """Returns the name of a cell, for errors."""
-    return f"{cells.source}, {cells.rows[i]}, column {column.name}"
-
-
-def _formed(column: Column, cells: Cells) -> np.ndarray:
-    """Returns the codes of dates, times, and numbers with a unit; each text is read once."""
-    texts, read = cells.columns[column.name], forms.reader(column)
-    known = {text: None if text in NULLS else read(text) for text in dict.fromkeys(texts)}
-    values = [known[text] for text in texts]
-    return np.array([_number(column, texts[i], partial(_at, cells, column, i))
-                     if value is None else value for i, value in enumerate(values)], np.float64)
-
-
-def _number(column: Column, text: str, at: Callable[[], str]) -> float:
-    """Returns the code of a cell of numbers."""
-    value = forms.number(text) if forms.is_plain(column) else None
-    if value is not None:
-        return value
-    if text not in NULLS:
-        raise UserError(f"{at()}: {quoted(text)} is no {forms.what(column)}; mend the "
-                        f"cell{'' if forms.is_plain(column) else ', or declare another format'}")
-    return _null(column, text, at)
-
-
-def _category(column: Column, index: dict[str, int], text: str, other: str | None,
-              at: Callable[[], str]) -> float:
-    """Returns the code of a cell that is no declared category."""
-    if text in NULLS:
-        return _null(column, text, at)
-    if other is None:
-        raise UserError(f"{at()}: {quoted(text)} is no declared category"
-                        f"{nearest(text, index)}; mend the cell or declare it")
-    return index[other]
-
-
-def _null(column: Column, text: str, at: Callable[[], str]) -> float:
-    """Returns the code of null, which the column must allow."""
-    if not column.nullable:
-        what = f"null ({text!r})" if text else "an empty cell"
-        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or "
-                        f"{DECLARE_NULL}")
-    return np.nan
-
-
-def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
-    """Checks that an integer column has whole numbers."""
+    for i in np.flatnonzero(np.isnan(values)).tolist():
+        if not (column.nullable and texts[i] in NULLS):
+            raise UserError(f"{at(i)}: {_fault(column, texts[i])}")
     if column.kind == "integer":
         for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
-            text = cells.columns[column.name][i]
-            raise UserError(f"{_at(cells, column, i)}: {text[:100]} is no whole number; mend the "
+            raise UserError(f"{at(i)}: {texts[i][:100]} is no whole number; mend the "
                             "cell, or declare the column continuous")
     return values
 
 
+def _plain_numbers(column: Column, texts: list[str]) -> np.ndarray | None:
+    """Returns numbers that are all written as Python writes them, fast; else None."""
+    if transform.is_plain(column):
+        with contextlib.suppress(ValueError):
+            values = np.array(texts, np.float64)
+            if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
+                return values
+    return None
+
+
+def _category_reader(column: Column, other: str | None) -> Callable[[str], float | None]:
+    """Returns the function from a text to the code of its category; None for one of none."""
+    fold = str.casefold if column.written == "boolean" else str
+    index = {fold(text): float(code) for code, text in enumerate(column.categories)}
+    rest = None if other is None else index[other]
+
+    def read(text: str) -> float | None:
+        if column.nullable and text in NULLS:
+            return None
+        found = index.get(fold(text))
+        return rest if found is None and text not in NULLS else found
+
+    return read
+
+
+def _fault(column: Column, text: str) -> str:
+    """Returns what is wrong with a cell that has no code, and the mend."""
+    if text in NULLS:
+        what = f"null ({text!r})" if text else "an empty cell"
+        return f"{what}, but the column is not nullable; fill it in, or {DECLARE_NULL}"
+    if column.categories:
+        return (f"{quoted(text)} is no declared category{nearest(text, column.categories)}; mend "
+                "the cell or declare it")
+    more = "" if transform.is_plain(column) else ", or declare another format"
+    return f"{quoted(text)} is no {transform.what(column)}; mend the cell{more}"
+
+
 def _check_names(cells: Cells, declared: list[str]) -> None:
-    """Checks that the table has the declared columns and no other."""
     expected = set(declared)
     for name in declared:
         if name not in cells.columns:
@@ -277,22 +237,13 @@ def _counted(changes: Mapping[tuple[str, str], int], what: str) -> str:
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
-    """Returns a line on the classes without rows, if any."""
     counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
     return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []
 
 
 def each_once(source: str, names: list[str]) -> list[str]:
-    """Returns the column names, of which none may be there twice, or too long for a schema.
-
-    Args:
-        source: The name of the table.
-        names: The names.
-
-    Raises:
-        UserError: One is.
-    """
+    """Returns the column names, of which none may be there twice, or too long for a schema."""
     earlier: set[str] = set()
     for place, name in enumerate(names, 1):
         if len(name) > LONGEST_NAME:
@@ -321,7 +272,7 @@ Python looks for garbage among them, which takes as long again as reading them."
 
 def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
                dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Cells]:
-    """Yields the cells of a CSV file, some rows at a time; of a file without rows an empty block.
+    """Yields the stripped cells of a CSV file, some rows at a time; without rows an empty block.
 
     Empty lines are skipped: with two columns or more no record is one, whatever its content. In a
     file of one column a null may be one, and they are refused: else it would decide how many
@@ -332,9 +283,6 @@ def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | No
         header: The column names, if the file has no line of them.
         remark: The beginning of a first line that is skipped.
         dialect: How it is written.
-
-    Yields:
-        The stripped cells of the next rows.
 
     Raises:
         UserError: Naming the file and the line.
@@ -359,20 +307,9 @@ def csv_blocks(path: Path, header: Sequence[str] | None = None, remark: str | No
 
 def read_csv(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
              dialect: Dialect = DEFAULT_DIALECT) -> Cells:
-    """Reads all cells of a CSV file into memory.
+    """Reads all cells of a CSV file into memory; it takes what `csv_blocks` does.
 
-    Args:
-        path: The file.
-        header: As `csv_blocks` takes it.
-        remark: As `csv_blocks` takes it.
-        dialect: How it is written.
-
-    Returns:
-        The cells.
-
-    Raises:
-        UserError: As `csv_blocks`, and naming the memory that the cells would take, before they are
-            read.
+    The memory that the cells would take is known before they are read: too much is a UserError.
     """
     limit = core_files.allowed_bytes() / TEXT_SHARE
     sign, marks, letters, rows = SEPARATORS[dialect.separator].encode(), 0, 0, 1
@@ -390,14 +327,8 @@ def drafted(path: Path, multiline: bool = False) -> Cells:
     """Reads all cells of a CSV file for a draft of its schema, which finds out how it is written.
 
     This is inferred from the header, which is public. Where the header is ASCII only and the rows
-    are not UTF-8, the encoding is inferred from the rows.
-
-    Args:
-        path: The file.
-        multiline: Whether cells in quotes may hold line ends.
-
-    Raises:
-        UserError: As `read_csv`.
+    are not UTF-8, the encoding is inferred from the rows. `multiline` says whether cells in quotes
+    may hold line ends.
     """
     dialect = dataclasses.replace(dialect_of_header(path), errors="strict", multiline=multiline)
     if dialect.encoding == "utf-8" and "".join(csv_header(path, dialect)).isascii():
@@ -410,15 +341,7 @@ def drafted(path: Path, multiline: bool = False) -> Cells:
 
 
 def csv_header(path: Path, dialect: Dialect) -> list[str]:
-    """Returns the column names of a CSV file, which are public, and reads no row for them.
-
-    Args:
-        path: The file.
-        dialect: How it is written.
-
-    Raises:
-        UserError: A name is missing or there twice.
-    """
+    """Returns the column names of a CSV file, which are public, and reads no row for them."""
     return _header(path, next((row for _, row in _rows(path, dialect) if row), []), dialect)
 
 
@@ -459,8 +382,8 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
 def _open(path: Path, line: int) -> UserError:
     """Returns the error of a quote that is not closed on its line, where it may not span lines."""
     return UserError(f"{path}, line {line}: a quote is not closed on its line; mend the quotes, or "
-                     "declare file: {multiline: true} in the schema (for a draft: --multiline) if "
-                     "cells hold line ends")
+                     f"declare file: {{multiline: true}} in the schema (for a draft: "
+                     f"{option('multiline')}) if cells hold line ends")
 
 
 def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
@@ -490,7 +413,7 @@ def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
             return
         if len(line) >= longest and not line.endswith(end):
             raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; mend the line, "
-                            "or raise --max-gb")
+                            f"or raise {option('max_gb')}")
         try:
             text = line.decode(encoding, dialect.errors)
             if number == 1:
@@ -520,7 +443,6 @@ def _first(text: str, line: bytes, encoding: str) -> str:
 
 def _cells(path: Path, header: Sequence[str], block: list[Numbered],
            dialect: Dialect) -> Cells:
-    """Returns the stripped cells of rows that come with the numbers of their lines."""
     for line, row in block:
         if len(row) != len(header):
             raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "
@@ -534,7 +456,6 @@ def _cells(path: Path, header: Sequence[str], block: list[Numbered],
 
 
 def _header(path: Path, row: list[str], dialect: Dialect) -> list[str]:
-    """Returns the column names of a header."""
     names = [name.strip() for name in row]
     if not names:
         raise UserError(f"{path} is empty; its first line must name the columns")

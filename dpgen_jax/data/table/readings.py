@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.types import Column
-from dpgen_jax.data.table import forms
+from dpgen_jax.data.table import transform
 from dpgen_jax.data.table.columns import KINDS, NULLS, SPACE, format_fields, has_value
 from dpgen_jax.data.table.draft import FORMATS
 
@@ -72,6 +72,7 @@ SHAPES = (
     *_grouped(",", "."), *_grouped(".", ","), *_grouped(" ", ","), *_grouped("'", "."))
 """All shapes of digits; a number has the first that matches. Three digits after one point or comma
 may be decimals or a thousand: the other cells of the column decide which."""
+WHOLE, POINT = ([shape.example for shape in SHAPES].index(plain) for plain in ("1234", "0.5"))
 SIGNS = ("$", "€", "£", "¥", "₹")
 CODES = ("USD", "EUR", "GBP", "CHF", "JPY")
 UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}", f"{{}}{sign}",
@@ -85,14 +86,7 @@ _CELL = re.compile(rf"([+-]?)((?:(?:{_AROUND}) ?)?)([+-]?)([\d.,' ]*\d[\d.,']*)"
 
 
 def places_of_marks(text: str) -> tuple[int, int] | None:
-    """Returns the places in UNITS and in SHAPES of a number.
-
-    Args:
-        text: A cell.
-
-    Returns:
-        None for a text that is not a number of such a unit and shape.
-    """
+    """Returns the places in UNITS and in SHAPES of a number; None for any other text."""
     match = _CELL.fullmatch(text.translate(_SPACES))
     if match is None or (match[1] and match[3]) or (match[2] and match[5]):
         return None
@@ -109,8 +103,8 @@ LARGEST = 2.0**53
 """Whole numbers beyond it are read as numbers."""
 SIGNED = np.concatenate([-(2.0 ** (np.arange(80, -41, -1) / 2)), 2.0 ** (np.arange(-40, 81) / 2)])
 """Edges of the bins of numbers: two an octave from 2^-20 to 2^40, on both sides of zero."""
-YEARS = np.array([(datetime.datetime(year, 1, 1) - forms.EPOCH).days for year in range(1900, 2101)],
-                 np.float64)
+YEARS = np.array([(datetime.datetime(year, 1, 1) - transform.EPOCH).days
+                  for year in range(1900, 2101)], np.float64)
 """Edges of the bins of dates, in days: one a year."""
 
 
@@ -141,15 +135,14 @@ class Reading:
     def reads(self, other: Reading) -> bool:
         """Returns whether a column of this reading also reads the cells of another.
 
-        Args:
-            other: Any reading. One with decimals reads those with as many, and whole numbers.
+        One with decimals reads those with as many, and whole numbers.
         """
         if self is other or self.family != other.family:
             return self is other
         digits, column = self.entries.get("decimals"), self.column
         return has_value(column, other.example) and (
             digits in (None, other.entries.get("decimals"))
-            or (forms.reader(column)(other.example) or 0.0).is_integer())
+            or (transform.reader(column)(other.example) or 0.0).is_integer())
 
 
 MISSING = Reading("missing", {"kind": "missing"}, "")
@@ -174,8 +167,9 @@ READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
 def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
     """Returns the reading that reads most of the cells of a column, by their noisy counts.
 
-    A reading counts if its cells stand out of the noise; otherwise they are taken as none. Of
-    readings that read equally many cells, the first one that has cells of its own is returned.
+    A reading counts if its cells stand out of the noise, by `least`; otherwise they are taken as
+    none. Of readings that read equally many cells, the first one that has cells of its own is
+    returned.
 
     Args:
         counts: Noisy counts int [len(READINGS)].
@@ -200,14 +194,10 @@ def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
 
 
 def code(text: str) -> int:
-    """Returns the place in READINGS of the reading that a cell is counted for.
-
-    Args:
-        text: The cell, stripped.
-    """
+    """Returns the place in READINGS of the reading that a stripped cell is counted for."""
     if text in NULLS:
         return 0
-    value, formed = forms.number(text), places_of_marks(text)
+    value, formed = transform.number(text), places_of_marks(text)
     if value is not None:
         return 1 + _plain(value, formed)
     if formed is not None:
@@ -223,27 +213,14 @@ def code(text: str) -> int:
 
 def _plain(value: float, formed: tuple[int, int] | None) -> int:
     """Returns the shape of a number that Python reads."""
-    whole, point = _places_of("1234"), _places_of("0.5")
-    shape = point if formed is None or formed[0] else formed[1]
-    if shape in (whole, point):  # 12.0 is a whole number, as 1e3 is
-        shape = whole if value.is_integer() and abs(value) <= LARGEST else point
+    shape = POINT if formed is None or formed[0] else formed[1]
+    if shape in (WHOLE, POINT):  # 12.0 is a whole number, as 1e3 is
+        shape = WHOLE if value.is_integer() and abs(value) <= LARGEST else POINT
     return shape
 
 
-@functools.cache
-def _places_of(example: str) -> int:
-    return [shape.example for shape in SHAPES].index(example)
-
-
 def codes(texts: Sequence[str]) -> np.ndarray:
-    """Returns the places in READINGS of cells.
-
-    Args:
-        texts: n cells.
-
-    Returns:
-        int16 [n].
-    """
+    """Returns the places in READINGS of n cells: int16 [n]."""
     known = {text: code(text) for text in dict.fromkeys(texts)}
     return np.array([known[text] for text in texts], np.int16)
 
@@ -276,5 +253,5 @@ def _by_shape() -> dict[str, list[tuple[int, Callable[[str], float | None]]]]:
             shapes = [_shape(reading.example)]
             shapes += [f"-{shape}" for shape in shapes if reading.entries["kind"] == "duration"]
             for shape in shapes:
-                made.setdefault(shape, []).append((place, forms.reader(reading.column)))
+                made.setdefault(shape, []).append((place, transform.reader(reading.column)))
     return made

@@ -29,14 +29,14 @@ from typing import Any
 import yaml
 
 from dpgen_jax.core import files
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, listed, locate, quoted
-from dpgen_jax.data.table import constraints, forms
+from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import ENTRIES, IDENTIFIER, column, identifier, kind_of, odd_texts
 
-MOST_YAML_BYTES, MAX_DEPTH = 2**26, 20
+MOST_BYTES, MAX_DEPTH = 2**26, 20
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the same, and ten times as fast
 
 Mark = Any
@@ -44,19 +44,12 @@ Mark = Any
 
 
 def yaml_document(path: str) -> Any:
-    """Reads a YAML file, all scalars as text.
+    """Reads a YAML file as dicts, lists and texts: all scalars as text, None for an empty file.
 
-    Args:
-        path: The file.
-
-    Returns:
-        Dicts, lists and texts; None for an empty file.
-
-    Raises:
-        UserError: It is not YAML, or has a key twice, an alias, or too many levels.
+    A UserError where it is not YAML, or has a key twice, an alias, or too many levels.
     """
     try:
-        text = files.read_bytes(locate(path), MOST_YAML_BYTES).decode("utf-8-sig")
+        text = files.read_bytes(locate(path), MOST_BYTES).decode("utf-8-sig")
         return _built(yaml.parse(text, LOADER))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read ({error}); give a YAML file") from error
@@ -97,7 +90,6 @@ def _built(events: Iterable[yaml.Event]) -> Any:
 
 
 def _mapping(parts: list[tuple[Any, Mark]]) -> Json:
-    """Returns the dict of alternating keys and values."""
     mapping: Json = {}
     for (key, mark), (value, _) in zip(parts[::2], parts[1::2], strict=True):
         if not isinstance(key, str):
@@ -109,7 +101,6 @@ def _mapping(parts: list[tuple[Any, Mark]]) -> Json:
 
 
 def _fault(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
-    """Returns the error of a document that cannot be read, at an event."""
     mark: Mark = event.start_mark
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
@@ -165,14 +156,7 @@ DEFAULT_DIALECT = Dialect()
 
 
 def declared_dialect(entries: object) -> Dialect:
-    """Returns the dialect that a schema declares.
-
-    Args:
-        entries: Its block `file`.
-
-    Raises:
-        UserError: For another entry, or a separator or encoding that is not known.
-    """
+    """Returns the dialect that a schema declares in its block `file`."""
     known = [field.name for field in dataclasses.fields(Dialect)]
     if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
         raise UserError("file is no block of entries; write {separator: semicolon}")
@@ -218,23 +202,15 @@ def _named(encoding: str) -> str:
 
 
 def replaces(encoding: str) -> bool:
-    """Returns whether wrong bytes may be replaced one by one in an encoding.
-
-    Args:
-        encoding: The encoding, which is known.
-    """
+    """Returns whether wrong bytes may be replaced one by one in an encoding that is known."""
     return _named(encoding) not in WIDE and not _named(encoding).startswith(STATEFUL)
 
 
 def of_lines(encoding: str, start: bytes) -> str:
     """Returns the encoding by which each line of a file is decoded by itself: one without a mark.
 
-    Args:
-        encoding: The declared encoding.
-        start: The first bytes of the file.
-
-    Raises:
-        UnicodeError: The mark is missing that says how UTF-16 or UTF-32 is written.
+    The file begins with the bytes `start`. A UnicodeError where the mark is missing that says how
+    UTF-16 or UTF-32 is written.
     """
     name = _named(encoding)
     if name not in ("utf-16", "utf-32"):
@@ -248,8 +224,7 @@ def of_lines(encoding: str, start: bytes) -> str:
 def detected(text: bytes) -> Dialect:
     """Returns how a text is written, as far as it can be recognised.
 
-    Args:
-        text: The text; its first line decides the separator.
+    Its first line decides the separator.
     """
     encoding = next((name for mark, name in MARKS.items() if text.startswith(mark)), "")
     if not encoding:
@@ -272,12 +247,6 @@ def dialect_of_header(path: Path) -> Dialect:
 
     No row may decide how others are read. So bytes that do not fit are replaced one by one, and in
     an encoding where that cannot be done they are an error.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UserError: It cannot be read.
     """
     with files.opened(path) as file:
         lines = iter(functools.partial(file.readline, LONGEST_LINE), b"")
@@ -315,15 +284,7 @@ MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow wi
 
 
 def label_position(label: object, columns: Sequence[Column]) -> int:
-    """Returns the position of the label, which must be a column of classes.
-
-    Args:
-        label: The entry of the schema.
-        columns: All columns of the schema.
-
-    Raises:
-        UserError: There is no such column, or it holds no classes.
-    """
+    """Returns the position of the label among all columns: a column of classes."""
     names = [column.name for column in columns]
     if not isinstance(label, str) or label not in names:
         problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
@@ -345,15 +306,7 @@ def label_position(label: object, columns: Sequence[Column]) -> int:
 
 
 def declared_targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the columns that an evaluation predicts, each once.
-
-    Args:
-        names: The entry of the schema.
-        columns: The names of all columns.
-
-    Raises:
-        UserError: It is not a list, or names something else.
-    """
+    """Returns the names of the columns that an evaluation predicts, each once."""
     if not isinstance(names, list):
         raise UserError("targets is no list; write [COLUMN, ...]")
     for name in map(str, names):
@@ -366,15 +319,11 @@ def declared_targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
 PACKAGED = Path(__file__).parent.parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
 TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_data", "bought")
-MAX_BYTES = 2**26
-"""of a file of categories"""
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
          "kind": "kinds", "odd": "odd values", "dtype": "types",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
-BUY = (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
-       "--schema-epsilon")
 
 MULTILINE = ("where a record ends, and so how many there are, is read from the quotes of single "
              "records (file: multiline)",
@@ -409,20 +358,11 @@ class Schema:
 
 
 def read(source: str) -> Schema:
-    """Reads a schema.
+    """Reads a schema: a file, or a packaged schema (`NAMES`) where there is no such file.
 
-    The order of its columns is the order of the table, whatever the order in a CSV file. All
-    values are read as text: a category `1` is the text 1, and `yes` stays yes.
-
-    Args:
-        source: The path of a file, or the name of a packaged schema (`NAMES`) where there is no
-            such file.
-
-    Returns:
-        The schema, checked.
-
-    Raises:
-        UserError: Naming the column and the mend.
+    The order of its columns is the order of the table, whatever the order in a CSV file. All values
+    are read as text: a category `1` is the text 1, and `yes` stays yes. A UserError names the
+    column and the mend.
     """
     if source in NAMES and not Path(source).is_file():
         return packaged(source)
@@ -432,12 +372,8 @@ def read(source: str) -> Schema:
 def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
     """Returns the schema that a caller of Python gave.
 
-    Args:
-        source: The path of a file, the name of a packaged schema, a dict as such a file holds it
-            (numbers and truth values may be Python's), or a schema.
-
-    Raises:
-        UserError: As `read`.
+    It is the path of a file, the name of a packaged schema, a dict as such a file holds it (numbers
+    and truth values may be Python's), or a schema.
     """
     if isinstance(source, Schema):
         return source
@@ -450,15 +386,7 @@ def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
 
 
 def refuse_multiline(dialect: Dialect, name: str) -> None:
-    """Refuses to buy entries from a file whose cells may hold line ends.
-
-    Args:
-        dialect: How the file is written.
-        name: The name of the schema.
-
-    Raises:
-        UserError: They may.
-    """
+    """Refuses to buy entries from a file whose cells may hold line ends."""
     if dialect.multiline:
         raise UserError(f"{name}: {MULTILINE[0]}, so that nothing can be bought; declare "
                         f"{MULTILINE[1]}, or declare every entry (nothing was spent)")
@@ -476,55 +404,34 @@ def texts(value: object) -> Any:
 
 
 def document(source: str) -> Any:
-    """Reads a schema as texts, with the categories that lie in files of their own.
-
-    Args:
-        source: The path of a file.
-
-    Returns:
-        The document, not checked.
-
-    Raises:
-        UserError: A file cannot be read.
-    """
+    """Reads a schema as texts, with the categories that lie in files of their own, unchecked."""
     loaded = yaml_document(source)
     columns = loaded.get("columns") if isinstance(loaded, dict) else None
     for entries in columns.values() if isinstance(columns, dict) else ():
-        place = entries.get("categories") if isinstance(entries, dict) else None
-        if isinstance(place, dict) and list(place) == ["file"] and isinstance(place["file"], str):
-            beside = locate(source).parent / place["file"]
-            path = beside if beside.is_file() else locate(place["file"])
-            try:
-                text = files.read_bytes(path, MAX_BYTES).decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise UserError(f"{path} cannot be read ({error}); give a text file in UTF-8 with "
-                                "a category a line") from error
-            entries["categories"] = [line.strip() for line in text.splitlines() if line.strip()]
+        match entries:
+            case {"categories": {"file": str(place), **more}} if not more:
+                beside = locate(source).parent / place
+                entries["categories"] = _category_lines(
+                    beside if beside.is_file() else locate(place))
     return loaded
 
 
-def packaged(name: str) -> Schema:
-    """Reads the schema of a public data set.
+def _category_lines(path: Path) -> list[str]:
+    try:
+        text = files.read_bytes(path, MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} cannot be read ({error}); give a text file in UTF-8 with "
+                        "a category a line") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
-    Args:
-        name: One of `NAMES`.
-    """
+
+def packaged(name: str) -> Schema:
+    """Reads the schema of a public data set, one of `NAMES`."""
     return parse(yaml_document(str(PACKAGED / f"{name}.yaml")), name)
 
 
 def parse(document: object, name: str) -> Schema:
-    """Checks a document of texts, as `yaml_document` reads it.
-
-    Args:
-        document: The document.
-        name: Its name, for errors.
-
-    Returns:
-        The schema.
-
-    Raises:
-        UserError: As `read`.
-    """
+    """Checks a document of texts, as `yaml_document` reads it; errors begin with its name."""
     try:
         return _parse(document)
     except UserError as error:
@@ -532,7 +439,6 @@ def parse(document: object, name: str) -> Schema:
 
 
 def _parse(document: object) -> Schema:
-    """Checks a document; errors name only the column."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
         raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
                         "rows have classes")
@@ -560,7 +466,7 @@ def _parse(document: object) -> Schema:
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
     uncovered = [Uncovered(f"{sort} of {columns} read from private data",
-                           DECLARE + BUY * (sort in BUYABLE))
+                           DECLARE + _buy() * (sort in BUYABLE))
                  for sort, columns in _grouped(read_entries, names)]
     dialect = declared_dialect(document.get("file", {}))
     if dialect.multiline:
@@ -571,20 +477,15 @@ def _parse(document: object) -> Schema:
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = declared_targets(document.get("targets", []), [column.name for column in columns])
-    spec = TableSpec(features, label, position, identifiers,
-                     _constraints(document.get("constraints", [])), predicted)
+    rules = document.get("constraints", [])
+    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
+        raise UserError("constraints is no list; write one a line, as - a <= b")
+    spec = TableSpec(features, label, position, identifiers, tuple(dict.fromkeys(rules)), predicted)
     constraints.check(spec)
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
                   str(document.get("name", "")), dialect)
-
-
-def _constraints(texts: object) -> tuple[str, ...]:
-    """Returns the texts of the constraints."""
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError("constraints is no list; write one a line, as - a <= b")
-    return tuple(dict.fromkeys(texts))
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
@@ -621,14 +522,7 @@ def _bought_notes(rows: list[Json], n: object, names: list[str]) -> list[str]:
 
 
 def purchases(rows: Any) -> list[Json]:
-    """Returns the events of a document's `bought`, as `Schema.bought` has them.
-
-    Args:
-        rows: The block of the document.
-
-    Raises:
-        UserError: It is not a list of purchases.
-    """
+    """Returns the events of a document's `bought`, as `Schema.bought` has them."""
     return [{key: value for key, value in row.items() if key != "entry"} for row in _bought(rows)]
 
 
@@ -648,7 +542,13 @@ def _declared_beside(rows: list[Json], names: list[str]) -> list[str]:
 
 def _plain(text: Any) -> Any:
     """Returns the number that a text is, whole if it is written so; else the text."""
-    value = None if isinstance(text, (list, dict)) else forms.number(str(text))
+    value = None if isinstance(text, (list, dict)) else transform.number(str(text))
     if value is None:
         return text
     return int(text) if str(text).lstrip("+-").isdigit() else value
+
+
+def _buy() -> str:
+    """How to buy an entry that was read from the records."""
+    return (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
+            f"{option('schema_epsilon')}")

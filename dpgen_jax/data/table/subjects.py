@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import content_of, require_memory
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
@@ -47,12 +47,6 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
         test_csv: The file of the held-out part, of other subjects; or None.
         column: The column of the subjects.
         rows: k, the most rows of a subject that are kept.
-
-    Returns:
-        The data set, with its subjects.
-
-    Raises:
-        UserError: As `tables.csv`, and for a column or a number that does not fit.
     """
     form = without(schema, column)[0].dialect
     return _of_files(lambda path: parsing.csv_blocks(path, dialect=form), place, schema, test_csv,
@@ -60,21 +54,7 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
 
 
 def parquet(place: str, schema: str, test_file: str | None, column: str, rows: int) -> Dataset:
-    """Loads a Parquet file whose rows belong to subjects.
-
-    Args:
-        place: The file, as `frames.parquet` takes it, with the column of the subjects.
-        schema: As `csv` takes it.
-        test_file: The file of the held-out part, of other subjects; or None.
-        column: The column of the subjects.
-        rows: k, the most rows of a subject that are kept.
-
-    Returns:
-        The data set, with its subjects.
-
-    Raises:
-        UserError: As `csv`.
-    """
+    """Loads a Parquet file whose rows belong to subjects; it takes what `csv` does."""
     spec = without(schema, column)[0].spec
     return _of_files(lambda path: parquets.parquet_blocks(path, spec), place, schema, test_file,
                      (column, rows))
@@ -91,20 +71,7 @@ def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: str
 
 
 def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> Dataset:
-    """Loads a pandas frame whose rows belong to subjects.
-
-    Args:
-        frame: A frame, as `frames.from_frame` takes it, with the column of the subjects.
-        schema: As `csv` takes it.
-        column: The column of the subjects.
-        rows: k, the most rows of a subject that are kept.
-
-    Returns:
-        The data set, with its subjects.
-
-    Raises:
-        UserError: As `csv`.
-    """
+    """Loads a pandas frame whose rows belong to subjects; the rest is as `csv` takes it."""
     cells = parquets.cells_of_frame("frame", frame, without(schema, column)[0].spec)
     parquets.require_one_type(frame, column)
     data = table("frame", schema, [cells], None, column, rows)
@@ -113,22 +80,7 @@ def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> D
 
 def table(name: str, schema: Source, train: Iterable[Cells], test: Iterable[Cells] | None,
           column: str, rows: int) -> Dataset:
-    """Encodes a table whose rows belong to subjects.
-
-    Args:
-        name: The name of the data set.
-        schema: The schema's file or name.
-        train: The cells of the training part, in blocks, with the column of the subjects.
-        test: The held-out part, alike; or None.
-        column: The column of the subjects.
-        rows: k, the most rows of a subject that are kept.
-
-    Returns:
-        The data set, with its subjects.
-
-    Raises:
-        UserError: As `csv`.
-    """
+    """Encodes blocks of cells of a table whose rows belong to subjects; the rest is as of `csv`."""
     declared, notes = without(schema, column)
     owners: list[str] = []
     others: list[str] = []  # without a row that has no class: it is not in the held-out part
@@ -153,38 +105,28 @@ def table(name: str, schema: Source, train: Iterable[Cells], test: Iterable[Cell
 
 
 def required(column: str | None, rows: int | None) -> tuple[str, int]:
-    """Returns both options, of which neither may be missing.
-
-    Raises:
-        UserError: One is missing or means nothing.
-    """
+    """Returns both options, of which neither may be missing or mean nothing."""
     if column is None or not column.strip():
-        raise UserError("--rows-per-unit needs --unit COLUMN, the column that names the person, "
-                        "the household or other unit of each row")
+        raise UserError(f"{option('rows_per_unit')} needs {option('unit', 'COLUMN')}, the column "
+                        "that names the person, the household or other unit of each row")
     if rows is None:
-        raise UserError(f"--unit {column} needs --rows-per-unit K, the most rows of a unit that "
-                        "are kept; choose it without looking at the records, since it is public")
+        raise UserError(f"{option('unit', column)} needs {option('rows_per_unit', 'K')}, the most "
+                        "rows of a unit that are kept; choose it without looking at the records, "
+                        "since it is public")
     if not 1 <= rows <= MOST:
-        raise UserError(f"--rows-per-unit {rows}: give a whole number from 1 to {MOST:,}")
+        raise UserError(f"{option('rows_per_unit', rows)}: give a whole number from 1 to {MOST:,}")
     return column.strip(), rows
 
 
 def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     """Reads a schema whose features are without the column of the subjects.
 
-    Args:
-        source: The schema's file or name.
-        column: The column.
-
     Returns:
         The schema, and public notes on what was removed from it.
-
-    Raises:
-        UserError: As `schema.read`, and where the column is the label.
     """
     if isinstance(source, Schema):
-        raise UserError(f"--unit {column}: give the path of a schema, or a dict, in place of a "
-                        "schema that is read already")
+        raise UserError(f"{option('unit', column)}: give the path of a schema, or a dict, in place "
+                        "of a schema that is read already")
     if isinstance(source, Mapping):
         document, source = schemas.texts(source), "schema"
     else:
@@ -198,8 +140,8 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     if entries is None or kind == IDENTIFIER:  # whose cells are never read
         return schemas.parse(document, source), ()
     if document.get("label") == column:
-        raise UserError(f"--unit {column} is the label of {source}; a unit cannot be what is "
-                        "learned, so name another column or declare another label")
+        raise UserError(f"{option('unit', column)} is the label of {source}; a unit cannot be what "
+                        "is learned, so name another column or declare another label")
     if any(_of(entry, column) for entry in document.get("bought") or ()):
         raise UserError(f"{source}: entries of column {column} were bought at the level of single "
                         "rows, which does not cover all rows of a unit; remove the column from the "
@@ -220,23 +162,14 @@ def _of(entry: object, column: str) -> bool:
 
 
 def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cells, list[str]]:
-    """Takes the names of the subjects from a table.
+    """Takes the names of the subjects, one of each row, from a table.
 
-    Args:
-        cells: The table.
-        column: The column of the subjects.
-        schema: The schema by which the rest is read; it may declare the column as one that is
-            never read, and then the column stays.
-
-    Returns:
-        The table, and the subject of each row.
-
-    Raises:
-        UserError: There is no such column, or a row without a subject.
+    The schema by which the rest is read may declare the column as one that is never read, and then
+    the column stays.
     """
     if column not in cells.columns:
-        raise UserError(f"{cells.source}: --unit {quoted(column)}: no such column"
-                        f"{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
+        raise UserError(f"{cells.source}: {option('unit', quoted(column))}: no such "
+                        f"column{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
     names = cells.columns[column]
     for row, name in zip(cells.rows, names, strict=True):
         if name in NULLS:
@@ -256,13 +189,7 @@ def numbered(column: str, rows: int, train: Iterable[str], test: Iterable[str] |
         column: The column of the subjects.
         rows: k, the most rows of a subject that are kept.
         train: The subject of each training row.
-        test: The subject of each held-out row, or None.
-
-    Returns:
-        The subjects.
-
-    Raises:
-        UserError: A subject has rows in both parts.
+        test: The subject of each held-out row, or None. None of them has training rows.
     """
     places: dict[str, int] = {}
     codes = np.array([places.setdefault(name, len(places)) for name in train], np.int32)
@@ -271,9 +198,9 @@ def numbered(column: str, rows: int, train: Iterable[str], test: Iterable[str] |
         [others.setdefault(name, len(others)) for name in test], np.int32)
     both = len(others.keys() & places.keys())
     if both:
-        raise UserError(f"--unit {column}: {both:,} of the {len(others):,} units of the held-out "
-                        "part have rows in the training part too; give all rows of a unit to one "
-                        "part, or hold out units by --test-fraction")
+        raise UserError(f"{option('unit', column)}: {both:,} of the {len(others):,} units of the "
+                        "held-out part have rows in the training part too; give all rows of a "
+                        f"unit to one part, or hold out units by {option('test_fraction')}")
     ids = np.frombuffer(b"".join(
         hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
         for name in places), np.uint8).reshape(-1, ID_BYTES)
@@ -282,11 +209,7 @@ def numbered(column: str, rows: int, train: Iterable[str], test: Iterable[str] |
 
 
 def left_out(subjects: Subjects) -> tuple[str, ...]:
-    """Returns a line for the data holder on the rows that are beyond the limit.
-
-    Args:
-        subjects: The subjects.
-    """
+    """Returns a line for the data holder on the rows that are beyond the limit."""
     sizes = np.bincount(subjects.train, minlength=subjects.count)
     more = sizes > subjects.rows
     if not more.any():

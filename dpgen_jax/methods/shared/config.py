@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dpgen_jax.core.config import require_not_negative
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import UserError
 
 
@@ -98,13 +99,10 @@ class MethodConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RecordUnits(MethodConfig):
-    """The base of a Config whose units are records.
+    """The base of a Config whose units are records."""
 
-    Its field `records` is their public number, None until it is known.
-    """
-
-    if TYPE_CHECKING:
-        records: int | None
+    records: int | None = None
+    """number of records, which is public; that of the data set if left out"""
 
     units_are_records = True
 
@@ -121,5 +119,6 @@ class RecordUnits(MethodConfig):
             UserError: while it is None.
         """
         if self.records is None:
-            raise UserError("records is not set; pass --records N, the public number of records")
+            raise UserError(f"records is not set; pass {option('records', 'N')}, the public number "
+                            "of records")
         return self.records

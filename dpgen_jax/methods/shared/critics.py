@@ -43,6 +43,7 @@ from dpgen_jax.core.config import (
     require_positive,
     require_share,
 )
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     Array,
     ImageSpec,
@@ -55,6 +56,7 @@ from dpgen_jax.core.types import (
     UserError,
 )
 from dpgen_jax.methods.shared.config import MethodConfig
+from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.nets import losses
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.losses import LogitSlope, critic_loss
@@ -162,7 +164,7 @@ def images_only(spec: Spec) -> ImageSpec:
     if (values := math.prod(spec.shape)) > MOST_COLUMNS:
         raise UserError(f"images of {spec.height} x {spec.width} x {spec.channels} have {values:,} "
                         f"values; this method releases a gradient of {MOST_COLUMNS:,} at most: "
-                        "load them smaller, a folder with --image-size")
+                        f"load them smaller, a folder with {option('image_size')}")
     return spec
 
 
@@ -179,8 +181,9 @@ def schedule(config: CriticConfig) -> Schedule:
                         "or fewer, or 0 for all")
     if config.accounting == "as-published":
         if answering != 1 or config.federated:
-            raise UserError("--accounting as-published is for one critic a step in one process; "
-                            "pass --critics-per-step 1, without --federated")
+            raise UserError(f"{option('accounting', 'as-published')} is for one critic a step in "
+                            f"one process; pass {option('critics_per_step', 1)}, without "
+                            f"{option('federated')}")
         return PublishedSampling(total)
     if config.schedule == "secret-draw":
         return FixedSizeSampling(total, answering)
@@ -329,20 +332,8 @@ class Extra:
     direction: Callable[..., Array] = lambda key, state, x, y, query, slope: slope
 
 
-def pixels(records: Records) -> Array:
-    """Returns the records' images as float32 in [0, 1]."""
-    return records.x.astype(jnp.float32) / 255
-
-
 def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Extra) -> Method:
-    """Returns the method for images of this schema.
-
-    Args:
-        config: the configuration.
-        spec: the schema.
-        runtime: precision of the critics' moments.
-        extra: the part in which systems differ.
-    """
+    """Returns the method for images of this schema."""
     released_by, public_fakes = mechanism(config, spec), fakes(config, spec)
     net_g, net_d = ResNet(config.generator, spec), Critic(config.critic, spec)
     to_logits = losses.LOGIT_SLOPES[config.logit_slope]
@@ -405,7 +396,7 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
     def learn(key: Array, unit: PyTree, records: Records, query: Query) -> PyTree:
         critic, state = unit
         k_critic, k_extra = jax.random.split(key)
-        x, y = pixels(records), records.y
+        x, y = values(records, spec), records.y
 
         def fakes_of(key: Array, labels: Array) -> Array:
             return public_fakes.of_labels(key, query.material, labels)
@@ -427,7 +418,7 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
                            + config.class_weight * class_score(scores, labels))
 
         slope = jax.grad(weighted)(query.fakes)
-        message = extra.direction(key, state, pixels(records), records.y, query, slope)
+        message = extra.direction(key, state, values(records, spec), records.y, query, slope)
         return message.reshape(config.batch, -1)
 
     def absorb(key: Array, public: Public, query: Query, released: Array
@@ -484,7 +475,7 @@ def _warm_start(config: CriticConfig, spec: ImageSpec, net_d: Critic,
 
     def step(key: Array, state: PyTree, records: Records) -> PyTree:
         (critic, extra), params, optimiser = state
-        x, y = pixels(records), records.y
+        x, y = values(records, spec), records.y
         weights, vectors = params["weights"], params["vectors"]
 
         def fakes_of(key: Array, labels: Array) -> Array:

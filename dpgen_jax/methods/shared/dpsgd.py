@@ -41,8 +41,6 @@ class DpSgd(RecordUnits):
 
     protects_subjects = True
 
-    records: int | None = None
-    """number of records, which is public; the data set's if left out"""
     batch: int = 600
     """records of a step on average: each is sampled in secret with probability batch / records; as
     many as there are: all of them in every step, without sampling"""
@@ -81,7 +79,6 @@ def dpsgd(config: DpSgd, columns: int, norm: float | None = None) -> SumMechanis
 
     Args:
         config: the configuration; `records` is known.
-        columns: entries of a gradient.
         norm: the largest norm of a message, where it is not `config.clip`.
     """
     sigma, records = config.sigma or 0.0, config.n_records
@@ -112,6 +109,12 @@ def length(net: Network) -> int:
     """Returns the number of parameters of a network."""
     shapes = jax.eval_shape(net.init, jax.random.key(0))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def unraveller(net: Network) -> Callable[[Array], PyTree]:
+    """Returns the map from a flat vector of all parameters to their tree."""
+    shapes = jax.eval_shape(net.init, jax.random.key(0))
+    return ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), shapes))[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,16 +201,12 @@ def build_gan(config: GanConfig, spec: Spec, players: Players,
     """Returns the GAN for records of this schema.
 
     Args:
-        config: the configuration.
-        spec: the schema.
-        players: the networks and their optimisers.
         constrain: a map of the discriminator's weights, applied after each step.
     """
     record_loss, fake_loss, generator_loss = LOSSES[config.loss]
     net_g, net_d = players.generator, players.discriminator
     d_optimiser, g_optimiser = players.d_optimiser, players.g_optimiser
-    flat = jax.eval_shape(net_d.init, jax.random.key(0))
-    unravel = ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), flat))[1]
+    unravel = unraveller(net_d)
 
     def init(key: Array) -> Public:
         k_d, k_g = jax.random.split(key)

@@ -58,8 +58,7 @@ def shrink(matrix: Array, below: Array) -> Array:
 def positive(matrix: Array) -> Array:
     """Returns the nearest positive semi-definite matrix.
 
-    Args:
-        matrix: float32 [k, k].
+    With `matrix` float32 [k, k].
     """
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * jnp.maximum(values, 0)) @ vectors.T
@@ -68,8 +67,7 @@ def positive(matrix: Array) -> Array:
 def root(matrix: Array) -> Array:
     """Returns R with R R^T the nearest positive semi-definite matrix.
 
-    Args:
-        matrix: float32 [k, k].
+    With `matrix` float32 [k, k].
     """
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return vectors * jnp.sqrt(jnp.maximum(values, 0))
@@ -119,10 +117,7 @@ def kmeans(key: Array, points: Array, count: int, rounds: int = 20) -> Array:
     Source: Arthur and Vassilvitskii, "k-means++" (SODA 2007).
 
     Args:
-        key: Random key.
         points: float32 [n, k], public.
-        count: Centres.
-        rounds: Iterations.
 
     Returns:
         float32 [count, k].
@@ -179,21 +174,13 @@ class Classifier:
 
 
 def no_classifier(spec: ImageSpec) -> Classifier:
-    """Returns a classifier before its start: all arrays are zeros.
-
-    Args:
-        spec: The schema of the images.
-    """
+    """Returns a classifier before its start: all arrays are zeros."""
     weights = jnp.zeros((n_features(spec), spec.classes))
     return Classifier(jnp.zeros((), jnp.int32), weights[:, 0], weights)
 
 
 def classifier_calls(spec: ImageSpec) -> tuple[int, int]:
-    """Returns how many public images are made at once, and how often.
-
-    Args:
-        spec: The schema of the images.
-    """
+    """Returns how many public images are made at once, and how often."""
     at_once = max(1, min(SAMPLES, MOST_NUMBERS // math.prod(spec.shape)))
     return at_once, -(-SAMPLES // at_once)
 
@@ -202,7 +189,6 @@ def started_classifier(spec: ImageSpec, raw: Array, labels: Array) -> Classifier
     """Returns the classifier of public images.
 
     Args:
-        spec: The schema of the images.
         raw: float32 [N, F], the features of images of the mixture.
         labels: int32 [N].
     """
@@ -256,7 +242,6 @@ def kept_samples(mean: Array, weights: Array, key: Array, labels: Array,
     Args:
         mean: float32 [F].
         weights: float32 [F, C].
-        key: Random key.
         labels: int32 [N].
         draw: From a key and labels to images.
 
@@ -394,7 +379,6 @@ def nothing(s: Sizes, classifier: Classifier) -> Public:
     """Returns the public state before the first round.
 
     Args:
-        s: The sizes.
         classifier: Before its first round.
     """
     c, cells, m, k = s.classes, s.cells, s.length, s.dimensions
@@ -481,7 +465,6 @@ def scale(s: Sizes, public: Public, white: float) -> Array:
     It then has a length that is seldom above 1.
 
     Args:
-        s: The sizes.
         public: After the second round.
         white: Power of the variance by which a direction is divided.
     """
@@ -575,11 +558,8 @@ def toned(s: Sizes, key: Array, public: Public, parts: tuple[Array, Array, Array
     and `shade` of what was released. A histogram that is mostly noise is left out.
 
     Args:
-        s: The sizes.
-        key: Random key of the draw that `raw` is read off.
         public: After the last round.
         parts: As `mixture` returns them.
-        spec: The schema of the images.
         shade_noise: Standard deviation of the noise of a sum of shares.
     """
     means, roots, weight = parts
@@ -616,12 +596,8 @@ def sample_images(s: Sizes, model: PyTree, key: Array, labels: Array, spec: Imag
     """Draws images.
 
     Args:
-        s: The sizes.
         model: As `toned` returns it.
-        key: Random key.
         labels: int32 [N].
-        spec: The schema of the images.
-        warp: As in `mixture.Config`.
 
     Returns:
         float32 [N, H, W, ch] in [0, 1].

@@ -27,7 +27,6 @@ def length(spec: Spec, count: int) -> int:
     """Returns how many numbers a teacher's answer for one fake has, before it is a message.
 
     Args:
-        spec: The schema of the records.
         count: Low frequencies a side, at most; 0: as many as a record has features.
 
     Raises:
@@ -41,7 +40,6 @@ def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
 
     Args:
         messages: Of `length` numbers for each fake; unanswered rows are NaN, and stay so.
-        spec: The schema of the records.
         count: Low frequencies a side, at most; 0: the messages as they are.
 
     Raises:

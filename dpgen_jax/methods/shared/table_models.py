@@ -50,6 +50,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared import table_tree
 from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
@@ -145,14 +146,7 @@ class Facts:
 def sample_products(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     """Draws encoded rows, each from its own label and draws.
 
-    Args:
-        grid: the cells of the columns.
-        model: arrays as above.
-        key: random key.
-        labels: int32 [N].
-
-    Returns:
-        float32 [N, F].
+    From `labels` int32 [N] to float32 [N, F].
     """
     columns, n = len(grid.sizes), len(labels)
     keys = jax.random.split(key, columns + 1)
@@ -176,8 +170,6 @@ def conditional_products(grid: Grid, model: Model, wanted: Mapping[str, Wanted])
     """Returns the model given that columns have certain values, exactly, and how likely that is.
 
     Args:
-        grid: the cells of the columns.
-        model: arrays as above, of NumPy or JAX.
         wanted: what columns or the label may be, by their names.
 
     Returns:
@@ -203,8 +195,6 @@ def product_masses(model: Model, node: int, within: np.ndarray) -> np.ndarray:
     """Returns the sums over the bins of a column of `table` times `within`, [C, K] of float64.
 
     Args:
-        model: arrays as above, of NumPy.
-        node: the column.
         within: [d, C, B], in place of the model's.
     """
     grouped = np.zeros((within.shape[1], model["table"].shape[3]))
@@ -245,11 +235,7 @@ class Size:
 
 
 def graphical_size(plan: Plan) -> Size:
-    """Returns what a fit takes at most: a clique for each column, of three columns and the class.
-
-    Args:
-        plan: the plan of the tables.
-    """
+    """Returns the most a fit takes: a clique for each column, of three columns and the class."""
     cells = plan.d * plan.classes * plan.groups**3
     table = plan.d * plan.classes * plan.groups**2 * plan.bins
     return Size((8 * COPIES * cells + 16 * table) / 2**20,
@@ -260,22 +246,21 @@ def check_graphical(plan: Plan, most_megabytes: float) -> str:
     """Returns what a fit will take, as a line for the user.
 
     Args:
-        plan: the plan of the tables.
         most_megabytes: that it may take.
 
     Raises:
         UserError: Where it takes more, and without the package.
     """
     if importlib.util.find_spec("mbi") is None:
-        raise UserError('--model graphical needs mbi; pip install "dpgen_jax[graphical]", or use '
-                        "--model tree")
+        raise UserError(f"{option('model', 'graphical')} needs mbi; "
+                        f"pip install dpgen_jax[graphical], or use {option('model', 'tree')}")
     needed = graphical_size(plan)
     taken = (f"a junction tree of {plan.d:,} columns takes up to {needed.megabytes:,.1f} MB and "
              f"{needed.seconds:,.0f} s of one core")
     if needed.megabytes > most_megabytes or needed.seconds > MOST_SECONDS:
         raise UserError(f"{taken}, of {most_megabytes:,g} MB and {MOST_SECONDS:,} s that it may "
-                        "take: choose fewer --groups, leave columns out, raise --junction-mb, or "
-                        "use --model tree")
+                        f"take: choose fewer {option('groups')}, leave columns out, raise "
+                        f"{option('junction_mb')}, or use {option('model', 'tree')}")
     return taken
 
 
@@ -289,12 +274,8 @@ def refined_graphical(fit: Fit, public: Any, model: Model) -> Model:
     """Returns the graphical model in place of a tree.
 
     Args:
-        fit: the estimates of the plan.
         public: `table_plan.Public` after the last release, with the tables of pairs; of NumPy.
         model: arrays of `with_second`, of NumPy.
-
-    Returns:
-        Arrays of the same names and shapes.
     """
     if (public.parent < 0).all():
         return model
@@ -385,7 +366,6 @@ def estimated(plan: Plan, measured: list[Any]) -> Any:
     """Returns the model of mbi that is fitted to measurements; the class is column d.
 
     Args:
-        plan: the plan of the tables.
         measured: as `measurements` returns them.
     """
     import mbi
@@ -573,9 +553,6 @@ def components(plan: Plan) -> int:
 def check_network(plan: Plan) -> str:
     """Returns what a fit will take, as a line for the user.
 
-    Args:
-        plan: the plan of the tables.
-
     Raises:
         UserError: where it takes longer than `MOST_SECONDS`.
     """
@@ -585,8 +562,8 @@ def check_network(plan: Plan) -> str:
     taken = (f"a network of {plan.d:,} columns is fitted to the released counts in up to "
              f"{seconds(plan):,.0f} s of one core")
     if seconds(plan) > MOST_SECONDS:
-        raise UserError(f"{taken}, of {MOST_SECONDS:,} s that it may take: choose fewer --groups, "
-                        "leave columns out, or use --model tree")
+        raise UserError(f"{taken}, of {MOST_SECONDS:,} s that it may take: choose fewer "
+                        f"{option('groups')}, leave columns out, or use {option('model', 'tree')}")
     return taken
 
 
@@ -609,12 +586,8 @@ def refined_network(fit: Fit, public: Any, model: Model) -> Model:
     """Returns the fitted mixture in place of independent columns.
 
     Args:
-        fit: the estimates of the plan.
         public: `table_plan.Public` after the last release, with the tables of pairs; of NumPy.
         model: arrays of `independent`, of NumPy.
-
-    Returns:
-        Arrays of the same names and shapes.
     """
     # After a run that ended before the pairs were released, zeros stand in their place.
     if public.pairs is None or int(public.step) <= fit.plan.kinds.index(1):
@@ -630,11 +603,6 @@ def fitted(targets: Targets, size: int, steps: int) -> Array:
 
     It starts near columns that are independent given the class. Without the penalty, whatever the
     noisy tables leave open, as how rare values of two columns go together, comes out at random.
-
-    Args:
-        targets: what is fitted.
-        size: K.
-        steps: of the optimiser.
     """
     columns, classes, groups = targets.grouped.shape
     share = targets.grouped[0].sum(1)

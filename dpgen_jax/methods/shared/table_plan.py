@@ -164,7 +164,6 @@ class Grid:
         """Narrows the cells of a column to what is wanted.
 
         Args:
-            i: the column.
             wanted: what it may be.
 
         Returns:
@@ -364,7 +363,6 @@ class Plan:
         """Standard deviation of a count, where a step is shared by so many tables of equal weight.
 
         Args:
-            tables: their number.
             steps: over how many steps it is averaged.
         """
         return math.sqrt(2 * tables / max(steps, 1e-9)) * self.sigma

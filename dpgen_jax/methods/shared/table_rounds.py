@@ -69,7 +69,6 @@ def start_rounds(fit: Fit, keeps_pairs: bool = False) -> Public:
     """Returns the public state before the first release.
 
     Args:
-        fit: the estimates of the plan.
         keeps_pairs: whether the tables of all pairs are kept after a tree is chosen.
     """
     p = fit.plan
@@ -94,7 +93,6 @@ def table_weights(p: Plan, beside: Array, edges: Array) -> Array:
     """Returns the weights of the votes of a step of tables, int32 [2 d].
 
     Args:
-        p: the plan.
         beside: [d], what the table of each column and the class gets, in shares of any sum.
         edges: [d], likewise its edge.
     """
@@ -213,7 +211,6 @@ def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Coun
     Rare classes are in no table of a pair.
 
     Args:
-        plan: the plan of the run.
         model: the released arrays, of which `parent` is read.
         steps: releases that were made.
     """

@@ -112,7 +112,6 @@ def passed_up(of: Structure, factors: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Passes factors of columns and their parents from the leaves to the roots.
 
     Args:
-        of: the structure.
         factors: float64 [d, C, G, 1 or G, B], not negative: of the bins of a column, by class and
             groups of both parents.
 
@@ -150,14 +149,7 @@ Model = dict[str, Any]
 def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     """Draws encoded rows, each from its own label and draws.
 
-    Args:
-        grid: the cells of the columns.
-        model: arrays as above.
-        key: random key.
-        labels: int32 [N].
-
-    Returns:
-        float32 [N, F].
+    From `labels` int32 [N] to float32 [N, F].
     """
     columns, n = len(grid.sizes), len(labels)
 
@@ -179,8 +171,6 @@ def inside(model: Model, node: Array, bins: Array, of_cell: Array, within: Array
     """Draws the cells of a column and the values in them.
 
     Args:
-        model: arrays as above.
-        node: the column.
         bins: int32 [N], the bins that were drawn.
         of_cell: [N], uniform, for the cells.
         within: [N], uniform, for the places in the cells.
@@ -264,8 +254,6 @@ def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple
     What it returns is sampled as any model is: with labels drawn from its `share`.
 
     Args:
-        grid: the cells of the columns.
-        model: arrays as above, of NumPy or JAX.
         wanted: what columns or the label may be, by their names.
 
     Returns:
@@ -285,7 +273,6 @@ def narrowed(grid: Grid, model: Model, wanted: Mapping[str, Wanted]
     """Returns a model whose cells are narrowed to a condition, and the shares that meet it.
 
     Args:
-        grid: the cells of the columns.
         model: arrays of NumPy or JAX, `start` and `width` among them.
         wanted: what columns or the label may be, by their names.
 
@@ -613,7 +600,6 @@ class Fit:
         """Returns the shares of classes in the tables of pairs, [C], and the share that is in them.
 
         Args:
-            public: the public state.
             share: [C], the shares of the classes.
         """
         if not self.plan.with_rare:
@@ -733,7 +719,6 @@ class Fit:
         """Returns noisy masses of the tree's edges, [d, E, G, G], of all records.
 
         Args:
-            public: the public state.
             share: [C], the shares of the classes.
             expected: [d, C, G, G], masses in parts of a class: they stand for those of rare
                 classes, which do not vote for edges.

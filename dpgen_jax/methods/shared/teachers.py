@@ -136,15 +136,7 @@ class Messages:
 
 def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Mechanism,
               messages: Messages) -> Method:
-    """Returns the method for records of this schema.
-
-    Args:
-        config: the configuration.
-        spec: the schema.
-        runtime: precision of the teachers' moments.
-        mechanism: of the messages.
-        messages: the question, the message, and the use of a release.
-    """
+    """Returns the method for records of this schema."""
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
     g_adam = config.g_optimiser.scheduled(config.g_final_rate, config.steps or 1)
     d_adam = config.d_optimiser.transformation(runtime.moments)

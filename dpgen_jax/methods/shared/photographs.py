@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpgen_jax.core.types import ImageSpec
-from dpgen_jax.presets import Preset
+from dpgen_jax.methods.shared.presets import Preset
 
 DELTA = 1e-6
 SMALLER_DELTA = ("delta 1e-6: the paper's 1e-5 is not below 1 / records, and a run refuses it",)
@@ -76,10 +76,6 @@ def preset(config: Any, photographs: Photographs, epsilon: float, source: str,
     """Returns a preset for photographs.
 
     Args:
-        config: The method's `Config`.
-        photographs: What it is for.
-        epsilon: Its target.
-        source: As in `Preset`.
         *differs: What else differs from the source, a line each; nothing where that is this
             library.
     """
