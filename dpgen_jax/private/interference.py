@@ -28,7 +28,6 @@ class Moved:
     """The effect of a change of records on one unit.
 
     Attributes:
-        unit: Its number.
         state: Whether any bit of what it keeps differs.
         squared: The squared L2 distance of its messages, in integers; the largest of all rounds.
     """

@@ -278,7 +278,6 @@ class Reading:
         epsilon: Data-dependent, at the run's delta.
         order: Of its Renyi bound.
         agreement: Mean shares that measure how far the units agreed, by name.
-        queries: Queries that were kept.
         lost: Rounds that were charged and kept no votes.
     """
 

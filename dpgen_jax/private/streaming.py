@@ -48,10 +48,6 @@ class FileArray:
     The file has no name, so that no other process can open it, and it disappears with the process,
     however that ends. It is read and written by calls: a map into memory would count as this
     process's own memory, and end the process where a disk fails.
-
-    Attributes:
-        shape: The lengths of its axes.
-        dtype: The type of its entries.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype):

@@ -119,9 +119,7 @@ class Layout:
     every device has the records of all units.
 
     Attributes:
-        n_units: U.
         chunk: Units that are queried at once.
-        devices: The devices.
         n_cohorts: Of the mechanism's schedule.
         sampled: Whether units are sampled into places.
         slab: Units that are on the devices at a time, a multiple of chunk x devices, where the

@@ -31,16 +31,6 @@ ALGORITHMS: dict[Compute, str | None] = {"float32": None, "bfloat16": "BF16_BF16
 """An accelerator's way to multiply matrices: bfloat16 factors, float32 sums; None: JAX's own."""
 
 
-def precision_as_begun(runtime: Runtime, written: object) -> Runtime:
-    """Returns the runtime of a run that goes on, in the precision in which it began.
-
-    Another precision than the default stays.
-    """
-    began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
-    return runtime if runtime.compute != Runtime.compute else dataclasses.replace(
-        runtime, compute=began)
-
-
 def units_in_precision(method: Method, compute: Compute) -> Method:
     """Returns a method whose units learn and answer in a precision, in all of its phases.
 

@@ -204,10 +204,7 @@ class Saving:
     """A checkpoint that was begun.
 
     Attributes:
-        folder: The folder of the checkpoints.
-        step: The step.
         note: JSON values, of the moment at which it was begun.
-        keep: How many checkpoints are kept.
         parts: Those of this process.
     """
 

@@ -267,12 +267,7 @@ class _Offer:
     """A bound that a run can publish, and what that costs: no vote is read for it.
 
     Attributes:
-        files: The run folder.
-        mechanism: The mechanism of the run.
         sanitiser: The declared parameters of the bound.
-        spec: The schema of what the run releases.
-        statement: The run's privacy.json as it is.
-        totals: What the ledger charges.
         cost: The cost of the bound.
         claim: The epsilon of the run once it is published.
         others: What the run charged for anything but its rounds.

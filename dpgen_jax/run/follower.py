@@ -110,13 +110,9 @@ class Follower:
     Attributes:
         plan: The plan of the run with the records of all units, until they are dealt; another
             reference to it keeps them in memory.
-        method: The method.
-        layout: How the units lie on the devices.
         records: Sealed, on the devices of this process.
         state: Of the run, with this process's share of the units.
-        chunks: Pretrains them.
         phase: The method of the present rounds.
-        block: Its compiled block.
         parts: What this process writes of the last checkpoint.
     """
 

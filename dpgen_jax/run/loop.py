@@ -286,10 +286,7 @@ class Job:
     """The values that stay the same over all rounds of a run.
 
     Attributes:
-        method: The method.
-        layout: How its units lie on devices.
         ledger: Where rounds are charged, before anything is drawn for them.
-        bits: The source of the noise.
         steps_per_call: Rounds of one compiled call, or 0: as many as take about a second.
     """
 

@@ -254,7 +254,6 @@ class Monitor:
     """Called after each block of steps; judges the generator when one of its steps has come.
 
     Attributes:
-        options: What the user wants to see.
         steps: The steps of the whole run.
         generator: From a state to the release as it stands.
         public: Real, public records to test on, or None.

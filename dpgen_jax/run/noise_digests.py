@@ -49,7 +49,6 @@ class Line(NamedTuple):
 
     Attributes:
         number: The round, as the ledger counts them.
-        digests: Of its bits.
         twice: How many of its random numbers were the same as another one; None in files of earlier
             versions, which did not look for them.
     """
@@ -64,7 +63,6 @@ class Remembered:
     """A source of bits that remembers what was drawn from it, for a block of rounds.
 
     Attributes:
-        source: The source itself.
         drawn: uint32 [n, ...] of each draw, by round.
     """
 

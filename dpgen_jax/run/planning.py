@@ -520,7 +520,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
-    runtime = capacity.precision_as_begun(request.runtime, origin.compute)
+    runtime = request.runtime
+    if origin.compute and runtime.compute == Runtime.compute:
+        runtime = dataclasses.replace(runtime, compute=origin.compute)
     runtime = capacity.fitting(request.method, config, spec, runtime, log, origin.moments)
     method = capacity.units_in_precision(methods.get(request.method).build(config, spec, runtime),
                                          runtime.compute)

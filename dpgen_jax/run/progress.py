@@ -167,7 +167,6 @@ class Notices:
     Attributes:
         failures: The lines about what failed without stopping the run.
         out_of_time: Whether the run ended early because its time was over.
-        interrupted: Whether it ended early because of a signal, Ctrl-C among them.
     """
 
     def __init__(self, write: Callable[[str], None] = lambda line: tell(line, sys.stderr)):

@@ -132,8 +132,6 @@ class Counted:
     """The records whose classes are counted.
 
     Attributes:
-        records: The training records, sealed.
-        spec: Their public schema.
         rows_per_unit: Of subjects, the most records of one that are counted.
         dealt: Of subjects, the records that are counted.
     """

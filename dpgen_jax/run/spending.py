@@ -40,8 +40,6 @@ class Promise:
     """The promise of a run, as far as sums over runs must agree in it.
 
     Attributes:
-        relation: The neighbouring relation.
-        unit: "record", "client" or "subject".
         subjects: Of clients and subjects, a keyed digest of which records belong together.
     """
 
@@ -55,7 +53,6 @@ class Start:
     """The run that starts.
 
     Attributes:
-        budget: The run's budget.
         guarantee: Whether the run has a guarantee without an exception.
         total: The value of `--total-epsilon`, or None.
         folder: The folder of the run that is resumed, or None.

@@ -244,10 +244,6 @@ class Begun:
     """A run that has a folder.
 
     Attributes:
-        partition: Which unit has which record.
-        ledger: The run's open ledger.
-        stop: Whether the run was asked to stop.
-        notices: Tells the data holder what concerns nobody else, and what failed.
         guaranteed: Whether the run promises something, be it with an exception.
     """
 
@@ -264,8 +260,6 @@ class Dealt:
 
     Attributes:
         records: Those of each unit, sealed, on their devices: x [U, m, ...], y int32 [U, m].
-        class_counts: The noisy class counts that were bought, or None.
-        bits: The source of the noise.
     """
 
     records: Private[Records]
@@ -279,8 +273,6 @@ class Trained:
 
     Attributes:
         state: The state after the last step, and after the post-training.
-        class_counts: The noisy class counts that were bought, or None.
-        noise_source: The public description of the source of the noise.
         save: Writes the last checkpoint, unless it is there.
         best: The best generator of the run, where it is to be released.
     """

@@ -33,12 +33,6 @@ class Training(Listener):
     """Runs the stages of the loop, one after the other, and listens to them.
 
     Attributes:
-        job: The method, its layout, the ledger and the source of the noise.
-        files: The run folder.
-        runtime: Speed and memory.
-        monitor: Judges the generator as it stands.
-        stopping: The request to stop.
-        notices: Tells what failed and did not stop the run.
         charged: The name under which the epsilon that was charged is shown.
         elapsed: Seconds since the training began, over all of its stages.
         latest: The state after the last whole block of the stage; where an interruption cut a block
