@@ -19,15 +19,12 @@ stand in the same table.
 
 from __future__ import annotations
 
-import argparse
 import collections
-import dataclasses
 import functools
 import gzip
 import json
 import math
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,17 +32,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from benchmarks import common
-from benchmarks.steps import Library
-from dpgen_jax import methods, presets
-from dpgen_jax.core.config import Budget, Compute, Runtime
-from dpgen_jax.core.types import Method, Private, Records
+from benchmarks import common, engine
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Method, Records
 from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
-from dpgen_jax.run.calibrate_config import complete
-from dpgen_jax.run.capacity import inner_jaxprs, units_in_precision
+from dpgen_jax.run.capacity import inner_jaxprs
 
 # Floating-point operations of any function, counted in its jaxpr.
 #
@@ -53,14 +46,7 @@ from dpgen_jax.run.capacity import inner_jaxprs, units_in_precision
 # done element by element is not.
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
-    """Count the operations of a function.
-
-    Args:
-      function: The function.
-      *shapes: Its arguments, as arrays or `jax.ShapeDtypeStruct`.
-      loop_length: How often a loop is run through whose length is an array, as `fori_loop` to an
-        array's value.
-    """
+    """Count the operations of a function."""
     return _count(jax.make_jaxpr(function)(*shapes).jaxpr, loop_length)
 
 
@@ -141,8 +127,6 @@ def seconds_by_kind(step: Callable[[], Any], program: str, units: int) -> dict[s
     """Time the instructions of one step that are executed for each unit.
 
     Args:
-      step: The call to profile, compiled before.
-      program: The text of its program.
       units: How many units it queries: what is executed less often is of the public half. Of one
         unit the two cannot be told apart.
 
@@ -168,50 +152,10 @@ def seconds_by_kind(step: Callable[[], Any], program: str, units: int) -> dict[s
 
 # One row, in a process of its own.
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A timed preset, with this share of its units."""
-
-    method: str
-    preset: str
-    share: float
-    moments: str
-    chunk: int
-    repeats: int
-    seed: int
-    matmul: int
-    copy_bytes: int
-    compute: Compute = "float32"
-
-
-def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
-    """Return the method, the preset, and how many units have how many records each.
-
-    Raises:
-      SystemExit: Where the units' state does not fit into memory.
-    """
-    _, preset = presets.get(case.method, case.preset)
-    field = "critics" if hasattr(preset.config, "critics") else "teachers"
-    units = getattr(preset.config, field)
-    count = max(getattr(preset.config, "bins", 1), round(case.share * units))
-    # No budget: what is timed is a step, however many of them are proven to be affordable.
-    config = complete(case.method,
-                      dataclasses.replace(preset.config, steps=10, **{field: count}),
-                      preset.spec, Budget(float("inf"), preset.delta))
-    method = units_in_precision(methods.get(case.method).build(
-        config, preset.spec, Runtime(moments=case.moments)), case.compute)
-    needed, free = teachers.unit_bytes(method) * count, common.available_bytes()
-    if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:
-        raise SystemExit(f"the units' state takes {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are "
-                         "available; time fewer of them with --share")
-    return method, preset, (count, preset.records // units)
-
-
 def unit_flops(method: Method, records: Records, local_steps: int) -> int:
     """Count the operations of one unit in one round: it learns, answers, and is bounded.
 
     Args:
-      method: The method.
       records: Of all units.
       local_steps: How many steps its network takes in a round after the first.
     """
@@ -224,49 +168,53 @@ def unit_flops(method: Method, records: Records, local_steps: int) -> int:
                         jnp.int32(1), private_input, loop_length=local_steps)
 
 
-def rooflines(case: Case) -> dict[str, float]:
+def rooflines(case: dict[str, Any]) -> dict[str, float]:
     """Measure what this device does at most: float32 and bfloat16 products, and a copy.
 
     Returns:
       Operations a second of batched products of each type, and
       bytes read and written a second by a sum of an array and a number.
     """
-    size, batch = case.matmul, 8
+    size, batch = case["matmul"], 8
     result, product = {}, jax.jit(jnp.matmul)
     for dtype in (jnp.float32, jnp.bfloat16):
         a, b = jax.random.normal(jax.random.key(0), (2, batch, size, size)).astype(dtype)
-        timed = common.side_by_side({"product": lambda a=a, b=b: product(a, b)}, case.repeats)
+        timed = common.side_by_side({"product": lambda a=a, b=b: product(a, b)}, case["repeats"])
         name = f"{jnp.dtype(dtype).name}_flops_per_second"
         result[name] = 2 * batch * size**3 / min(timed["product"]["all"])
-    x = jnp.zeros(case.copy_bytes // 4, jnp.float32)
+    x = jnp.zeros(case["copy_bytes"] // 4, jnp.float32)
     add = jax.jit(lambda x: x + 1)
-    timed = common.side_by_side({"copy": lambda: add(x)}, case.repeats)
+    timed = common.side_by_side({"copy": lambda: add(x)}, case["repeats"])
     return result | {"copy_bytes_per_second": 2 * x.nbytes / min(timed["copy"]["all"])}
 
 
-def measured(case: Case) -> dict[str, Any]:
-    """Time a step after the first, on random records, between two measurements of the rooflines."""
-    method, preset, shape = built(case)
-    rng = np.random.default_rng(case.seed)
-    records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
-                      rng.integers(0, preset.spec.classes, shape, np.int32))
-    layout = capacity.choose_layout(method, Runtime(chunk=case.chunk),
-                                    records=jax.tree.map(lambda a: a[0], records))
-    config = preset.config
-    local_steps = config.critic_steps if hasattr(config, "critic_steps") else config.d_steps
-    before, flops = rooflines(case), unit_flops(method, records, local_steps)
-    whole = Library(method, Private(records), jax.random.key(case.seed), layout, case.seed)
-    step = common.side_by_side({"step": whole.step}, case.repeats)["step"]
+def measured(case: dict[str, Any]) -> dict[str, Any]:
+    """Time a step after the first, on random records, between two measurements of the rooflines.
+
+    Args:
+      case: `method` and `preset` with a `share` of the units, `moments` and `compute`, `chunk`,
+        `repeats`, `seed`, and the sizes of the rooflines, `matmul` and `copy_bytes`.
+    """
+    p = engine.problem(case["method"], case["preset"], share=case["share"],
+                       moments=case["moments"], compute=case["compute"], seed=case["seed"])
+    units, each = p.records.y.shape
+    layout = capacity.choose_layout(p.method, Runtime(chunk=case["chunk"]),
+                                    records=jax.tree.map(lambda a: a[0], p.records))
+    before = rooflines(case)
+    flops = unit_flops(p.method, p.records, getattr(p.config, "critic_steps", None)
+                       or p.config.d_steps)
+    whole = p.library(layout)
+    step = common.side_by_side({"step": whole.step}, case["repeats"])["step"]
     after = rooflines(case)
     best = {name: max(before[name], after[name]) for name in before}
-    queried = -(-shape[0] // layout.n_cohorts)
+    queried = -(-units // layout.n_cohorts)
     parts = {} if layout.devices[0].platform != "cpu" else {"seconds_by_kind": seconds_by_kind(
         whole.step, whole.block.lower(*whole.arguments(1)).compile().as_text(), queried)}
-    traffic = queried * (2 * teachers.unit_bytes(method) + records.x[0].nbytes)
+    traffic = queried * (2 * teachers.unit_bytes(p.method) + p.records.x[0].nbytes)
     seconds = step["median"]
     return {
-        "seconds_per_step": step, "units": shape[0], "units_queried_a_step": queried,
-        "records_per_unit": shape[1], "chunk": layout.chunk, "devices": len(layout.devices),
+        "seconds_per_step": step, "units": units, "units_queried_a_step": queried,
+        "records_per_unit": each, "chunk": layout.chunk, "devices": len(layout.devices),
         "device": layout.devices[0].device_kind, "backend": jax.default_backend(),
         "flops_per_step": flops * queried, "bytes_per_step": traffic, "rooflines": best,
         "of_float32_products": flops * queried / seconds / best["float32_flops_per_second"],
@@ -281,106 +229,44 @@ ROWS = {"datalens-mnist": ("datalens", "mnist-eps1"), "gpate-mnist": ("gpate", "
         "gswgan-celeba": ("gswgan", "gender-published")}
 
 
-def table() -> str:
-    """Return the rows of all records as a table in Markdown."""
-    rows = [row for path in sorted(common.RESULTS.glob("accelerator*.json"))
-            for row in json.loads(path.read_text())["results"]["rows"]]
-    return common.markdown(
-        ("system, data", "devices", "units timed", "at once", "step, s", "of float32 products",
-         "of copies"),
-        ((row["row"].replace("-", ", "), f"{row['devices']} x {row['device']}",
-          f"{row['units_queried_a_step']:,}",
-          row["chunk"], f"{row['seconds_per_step']['median']:.3g}",
-          f"{row['of_float32_products']:.0%}",
-          f"{row['of_copies']:.1%}") for row in rows if "error" not in row))
-
-
-def kinds_table() -> str:
-    """Return the milliseconds of a unit by kind of instruction, from results/accelerator.json."""
-    path = common.RESULTS / "accelerator.json"
-    rows = [row for row in json.loads(path.read_text())["results"]["rows"]
-            if "seconds_by_kind" in row]
-    return common.markdown(
-        ("system, data", "products", "their GFLOP/s", "of float32 products", "passes over values",
-         "copies and gathers", "the stack, read and written"),
-        ((row["row"].replace("-", ", "), *_of_products(row),
-          *(f"{1000 * row['seconds_by_kind'][kind] / row['units_queried_a_step']:.2f}"
-            for kind in ("passes", "layout", "stack"))) for row in rows))
-
-
-def _of_products(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Return the milliseconds of a unit's products, their rate, and its share of the roofline.
-
-    Where one unit is queried the public half is among them, whose operations are not counted.
-    """
-    seconds, units = row["seconds_by_kind"]["products"], row["units_queried_a_step"]
-    rate = row["flops_per_step"] / seconds
-    return (f"{1000 * seconds / units:.2f}", *(("", "") if units == 1 else (
-        f"{rate / 1e9:.0f}", f"{rate / row['rooflines']['float32_flops_per_second']:.0%}")))
+def recorded(pattern: str) -> list[dict[str, Any]]:
+    """Return the rows of results files that were measured."""
+    return [row for path in sorted(common.RESULTS.glob(pattern))
+            for row in common.results(path.stem)["rows"] if "error" not in row]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and write its record."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    args = parse(arguments)
-    where = common.machine()
-    path = Path(args.out) if args.out else common.RESULTS / "accelerator.json"
-    rows = json.loads(path.read_text())["results"]["rows"] if path.is_file() else []
-    for name in args.rows:
-        method, preset = ROWS[name]
-        case = {"method": method, "preset": preset, "share": args.share, "moments": args.moments,
-                "chunk": args.chunk, "repeats": args.repeats, "seed": args.seed,
-                "matmul": args.matmul, "copy_bytes": args.copy_bytes, "compute": args.compute}
-        if any(row["case"] == case and row["machine"] == where["cpu"] for row in rows
-               if not args.again and "error" not in row):
+    """Measure the rows that are missing; return 1 where one could not be measured."""
+    script = common.Script("accelerator", __doc__)
+    script.add_argument("rows", nargs="*", choices=[[], *ROWS], metavar="ROW",
+                        help=f"of {', '.join(ROWS)}; all if left out")
+    script.add_argument("--share", type=float, default=1.0, help="share of the units")
+    script.add_argument("--moments", default="bfloat16", choices=["bfloat16", "float32"])
+    script.add_argument("--compute", default="float32", choices=["bfloat16", "float32"],
+                        help="as in Runtime")
+    script.add_argument("--chunk", type=int, default=0, help="0: as a run chooses it")
+    script.add_argument("--repeats", type=int, default=5)
+    script.add_argument("--matmul", type=int, default=2048, help="size of the roofline's matrices")
+    script.add_argument("--copy-bytes", type=int, default=2**28, help="of the roofline's array")
+    script.add_argument("--seed", type=int, default=0)
+    script.add_argument("--again", action="store_true", help="measure rows anew that are there")
+    args = script.begin(arguments)
+    if not 0 < args.share <= 1:
+        script.error("--share: above 0, at most 1")
+    rows, cpu = script.earlier().get("rows", []), script.where["cpu"]
+    flags = ("share", "moments", "chunk", "repeats", "seed", "matmul", "copy_bytes", "compute")
+    for name in args.rows or ROWS:
+        case = dict(zip(("method", "preset"), ROWS[name], strict=True)) | {
+            flag: getattr(args, flag) for flag in flags}
+        same = [row for row in rows if (row["case"], row["machine"]) == (case, cpu)]
+        if any("error" not in row for row in same) and not args.again:
             continue
-        row = {"row": name, "case": case, "machine": where["cpu"],
-               **common.apart(MODULE, case, {})}
-        rows = [other for other in rows
-                if (other["case"], other["machine"]) != (case, where["cpu"])] + [row]
-        common.write(common.record("accelerator", arguments, [args.seed], {"rows": rows}, where),
-                     path)
-        print(line(row), flush=True)
+        row = {"row": name, "case": case, "machine": cpu, **common.apart(MODULE, case, {})}
+        rows = [other for other in rows if other not in same] + [row]
+        script.save({"rows": rows}, [args.seed])
+        print(json.dumps(row), flush=True)
     return int(any("error" in row for row in rows))
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accelerator", description=__doc__,
-                                     allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[[], *ROWS], metavar="ROW",
-                        help=f"of {', '.join(ROWS)}; all if left out")
-    parser.add_argument("--share", type=float, default=1.0, help="share of the units")
-    parser.add_argument("--moments", default="bfloat16", choices=["bfloat16", "float32"])
-    parser.add_argument("--compute", default="float32", choices=["bfloat16", "float32"],
-                        help="as in Runtime")
-    parser.add_argument("--chunk", type=int, default=0, help="0: as a run chooses it")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--matmul", type=int, default=2048, help="size of the roofline's matrices")
-    parser.add_argument("--copy-bytes", type=int, default=2**28, help="of the roofline's array")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", action="store_true", help="measure rows anew that are there")
-    parser.add_argument("--out", help="file for the record; benchmarks/results/accelerator.json")
-    args = parser.parse_args(arguments)
-    if not 0 < args.share <= 1:
-        parser.error("--share: above 0, at most 1")
-    args.rows = args.rows or list(ROWS)
-    return args
-
-
-def line(row: dict[str, Any]) -> str:
-    """Return a row as a line for people."""
-    if "error" in row:
-        return f"{row['row']}: {row['error']}"
-    seconds = row["seconds_per_step"]["median"]
-    return (f"{row['row']} on {row['device']}: {seconds:.3f} s a step, "
-            f"{row['units_queried_a_step']:,} units in chunks of {row['chunk']}; "
-            f"{row['flops_per_step'] / seconds / 1e9:,.0f} GFLOP/s, "
-            f"{row['of_float32_products']:.0%} of float32 products; "
-            f"{row['bytes_per_step'] / seconds / 1e9:,.1f} GB/s, {row['of_copies']:.0%} of a copy; "
-            f"compiled in {row['compile_seconds']:.0f} s")
-
-
 if __name__ == "__main__":
-    common.entry(main, lambda case: measured(Case(**case)))
+    common.entry(main, measured)

@@ -23,10 +23,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,71 +32,51 @@ import jax.numpy as jnp
 import numpy as np
 import threadpoolctl
 
-from benchmarks import common
-from benchmarks.steps import Library
+from benchmarks import common, engine
 from dpgen_jax import presets
 from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
-from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Array, Method, Private, Records
-from dpgen_jax.methods import gpate
-from dpgen_jax.presets import Preset
 from dpgen_jax.private.teachers import Layout
-from dpgen_jax.run.calibrate_config import complete
 from dpgen_jax.run.capacity import choose_layout
 
 RUNTIME = Runtime(moments="bfloat16")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and write its record."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    args = parse(arguments)
-    where = common.machine()
-    results = measure(args)
-    argv = [a for i, a in enumerate(arguments)
-            if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
-    record = common.record("aggregation", argv, [args.seed], results, where)
-    path = common.write(record, args.out)
-    print(json.dumps(record, indent=1) if args.json else table(record))
-    print(f"written to {path}", file=sys.stderr)
+    args, script = parse(arguments)
+    print(script.save(measure(args), [args.seed]))
     return 0
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregation", description=__doc__,
-                                     allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, common.Script]:
+    script = common.Script("aggregation", __doc__)
     names = [name for name, each in presets.all_of("gpate").items()
              if each.config.aggregate == "gnmax" and each.config.projection]
-    parser.add_argument("--preset", default="mnist-eps1", choices=names, metavar="PRESET",
-                        help=f"one of {', '.join(names)}")
-    parser.add_argument("--teachers", type=int, default=4000, help="of the aggregation")
-    parser.add_argument("--chunk", type=int, nargs="*", default=[16, 64],
+    script.add_argument("--preset", default="mnist-eps1", choices=names)
+    script.add_argument("--teachers", type=int, default=4000, help="of the aggregation")
+    script.add_argument("--chunk", type=int, nargs="*", default=[16, 64],
                         help="chunks beside those that a run takes")
-    parser.add_argument("--step-teachers", type=int, nargs=2, default=[50, 200],
+    script.add_argument("--step-teachers", type=int, nargs=2, default=[50, 200],
                         help="of the steps; the larger number second")
-    parser.add_argument("--repeats", type=int, default=5, help="timed turns, at least 3")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print the record, not a table")
-    parser.add_argument("--out", help="file for the record; benchmarks/results/aggregation.json")
-    args = parser.parse_args(arguments)
+    script.add_argument("--repeats", type=int, default=5, help="timed turns, at least 3")
+    script.add_argument("--seed", type=int, default=0)
+    args = script.begin(arguments)
     if args.repeats < 3:
-        parser.error("--repeats: a median needs at least 3 turns")
+        script.error("--repeats: a median needs at least 3 turns")
     if args.step_teachers[0] >= args.step_teachers[1]:
-        parser.error("--step-teachers: the larger number comes second")
-    return args
+        script.error("--step-teachers: the larger number comes second")
+    return args, script
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Time all ways in turns."""
     threadpoolctl.threadpool_limits(1, user_api="blas")
-    preset = presets.get("gpate", args.preset)[1]
-    method = with_teachers(preset, args.teachers)
+    method, _, spec, _ = engine.built("gpate", args.preset, args.teachers)
     mechanism, layout = method.mechanism, choose_layout(method, RUNTIME)
-    x = gradients(mechanism, math.prod(preset.spec.shape), args.seed)
+    x = gradients(mechanism, math.prod(spec.shape), args.seed)
     ours = {f"chunk {n}": library(method, x, dataclasses.replace(layout, chunk=n), args.seed)
             for n in dict.fromkeys((layout.chunk, *args.chunk))}
     answers = {name: seeded_step(each, args.seed) for name, each in ours.items()}
@@ -108,8 +85,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     wall, processor = both_clocks({
         "numpy": lambda: algorithm_2(mechanism, x, *anew(mechanism, inputs, rng)),
         **{name: each.step for name, each in ours.items()},
-        **{f"step of {n}": whole_step(preset, n, args.seed).step for n in args.step_teachers}},
-        args.repeats)
+        **{f"step of {n}": whole_step(args.preset, n, args.seed).step
+           for n in args.step_teachers}}, args.repeats)
     return {"preset": args.preset, "teachers": args.teachers, "samples": mechanism.bound.rows,
             "projections": mechanism.bound.columns, "bins": mechanism.bound.bins,
             "dimension": x.shape[-1], "queries": mechanism.queries,
@@ -126,9 +103,9 @@ def both_clocks(ways: Mapping[str, Callable[[], Any]], repeats: int) -> tuple[di
     processor: dict[str, list[float]] = {name: [] for name in ways}
 
     def counted(name: str) -> Any:
-        start = time.process_time()
+        clock = common.Stopwatch()
         result = jax.block_until_ready(ways[name]())
-        processor[name].append(time.process_time() - start)
+        processor[name].append(clock.cpu_seconds())
         return result
 
     calls = {name: lambda name=name: counted(name) for name in ways}
@@ -147,13 +124,6 @@ def conclude(seconds: Mapping[str, dict], chunk: int, args: argparse.Namespace) 
             "ratio": {name: median["numpy"] / median[name] for name in median if "chunk" in name}}
 
 
-def with_teachers(preset: Preset, teachers: int) -> Method:
-    """Return the preset's method with this many teachers."""
-    config = dataclasses.replace(preset.config, teachers=teachers)
-    config = complete("gpate", config, preset.spec, Budget(preset.epsilon, preset.delta))
-    return gpate.build(config, preset.spec, RUNTIME)
-
-
 def gradients(mechanism: ConfidentGNMax, dimension: int, seed: int) -> np.ndarray:
     """Return random gradients float32 [U, B, D].
 
@@ -168,7 +138,7 @@ def gradients(mechanism: ConfidentGNMax, dimension: int, seed: int) -> np.ndarra
     return x
 
 
-def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library:
+def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> engine.Library:
     """Return the step of a method whose teachers answer with these gradients and learn nothing.
 
     Only Algorithm 2 is left. The public state has the matrices and the release of the last step.
@@ -187,10 +157,10 @@ def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library
         learn=lambda key, unit, records, matrices: unit,
         answer=lambda key, unit, records, matrices: teacher_votes.project(matrices, records.x))
     records = Private(Records(x, np.zeros(len(x), np.int32)))
-    return Library(only, records, jax.random.key(seed), layout, seed)
+    return engine.Library(only, records, jax.random.key(seed), layout, seed)
 
 
-def seeded_step(ours: Library, seed: int) -> tuple[np.ndarray, ...]:
+def seeded_step(ours: engine.Library, seed: int) -> tuple[np.ndarray, ...]:
     """Return the matrices [B, D, k] of a step with this noise, its release, that projected back."""
     ours.bits = SeededBits(seed)
     ours.step()
@@ -221,7 +191,6 @@ def algorithm_2(mechanism: ConfidentGNMax, x: np.ndarray, matrices: np.ndarray,
     """Run Algorithm 2 as printed, in loops over samples and dimensions.
 
     Args:
-      mechanism: The mechanism whose bound, bins and threshold are used.
       x: Gradients float32 [U, B, D].
       matrices: Projections float32 [B, D, k].
       test_noise: Noise of the threshold tests int32 [B, k].
@@ -258,42 +227,15 @@ def differences(ours: tuple[np.ndarray, ...], plain: tuple[np.ndarray, ...]) -> 
             "largest_relative_difference": float(gap / np.abs(b_moved).max())}
 
 
-def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
+def whole_step(preset: str, teachers: int, seed: int) -> engine.Library:
     """Return a later step of the preset with this many teachers, each with random records.
 
     The first one is left out, and given more discriminator steps: where it has as many as a later
     one, and that is one, the compiler drops their loop and then copies the state of all teachers
     at every query, so that a step is quadratic in teachers and the share far smaller.
     """
-    method = with_teachers(preset, teachers)
-    rng = np.random.default_rng(seed)
-    shape = teachers, preset.records // preset.config.teachers
-    records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
-                      rng.integers(0, preset.spec.classes, shape, np.int32))
-    return Library(method, Private(records), jax.random.key(seed), choose_layout(method, RUNTIME),
-                   seed)
-
-
-def table(record: dict[str, Any]) -> str:
-    """Return the record as a table for people."""
-    where, r = record["machine"], record["results"]
-    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}; "
-             f"jax {record['versions']['jax']}, numpy {record['versions']['numpy']}",
-             f"{r['preset']}: {r['teachers']} teachers x {r['samples']} samples x "
-             f"{r['projections']} projections x {r['bins']} bins, gradients of {r['dimension']}; "
-             f"{r['answered']} of {r['queries']} queries answered"]
-    for clock in ("wall", "processor"):
-        c = r[clock]
-        median = {name: timing["median"] for name, timing in c["seconds"].items()}
-        lines.append(f"{clock}: Algorithm 2 in NumPy {1e3 * median['numpy']:.0f} ms")
-        lines += [f"  library, {name}: {1e3 * median[name]:.0f} ms, {ratio:.2f} times the speed, "
-                  f"{r['agreement'][name]['answers_that_differ']} answers differ"
-                  for name, ratio in c["ratio"].items()]
-        lines += [f"  {name} teachers: {median[name]:.2f} s" for name in median if "step" in name]
-        lines.append(f"  step of {r['teachers']}, extrapolated: "
-                     f"{c['step_seconds_extrapolated']:.1f} s, {c['share']:.2%} of it aggregation "
-                     f"(chunk {r['chunk_of_a_run']})")
-    return "\n".join(lines)
+    p = engine.problem("gpate", preset, teachers, seed=seed)
+    return p.library(choose_layout(p.method, RUNTIME))
 
 
 if __name__ == "__main__":

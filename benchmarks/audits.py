@@ -13,8 +13,8 @@ a little more or less.
 
 from __future__ import annotations
 
-import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,42 +25,11 @@ from typing import Any
 
 from benchmarks import common
 
-MECHANISMS: dict[str, tuple[str, ...]] = {
-    "gpate": ("gpate", "--preset", "mnist-eps1"),
-    "datalens": ("datalens",), "gswgan": ("gswgan",), "dpac": ("dpac",), "pategan": ("pategan",),
-    "pategan, Laplace noise": ("pategan", "--noise", "laplace", "--sigma", "2000", "--steps", "10"),
-    "dpgan": ("dpgan",), "dpcgan": ("dpcgan",), "dpmerf": ("dpmerf",), "dpmerf_ae": ("dpmerf_ae",),
-    "projected_dpgan": ("projected_dpgan",), "dpsinkhorn": ("dpsinkhorn",),
-    "marginals": ("marginals",), "mixture": ("mixture",), "topagg_sgd": ("topagg_sgd",),
-    "fedavg_gan": ("fedavg_gan",),
-}
+MECHANISMS, TRAININGS = ({name: tuple(shlex.split(words)) for name, words in kind.items()}
+                         for kind in common.read_yaml(__file__, "audits.yaml").values())
 FIELDS = ("command", "findings", "exit_code", "refused", "seconds", "load_average", "commit")
 SHOWN_DELTA = 0.01
 """of the epsilons of mechanisms that tables show"""
-TRAININGS: dict[str, tuple[str, ...]] = {
-    f"{name} on {words[0]}": (name.partition(",")[0], "--dataset", *words, "--canaries", canaries)
-    for name, canaries, words in (
-        ("dpmerf", "1000", ("glyphs",)), ("mixture", "50", ("glyphs",)),
-        ("marginals", "200", ("breast_cancer",)),
-        ("dpgan", "500", ("glyphs", "--steps", "40")),
-        ("dpcgan", "500", ("glyphs", "--steps", "40")),
-        ("dpmerf_ae", "300", ("glyphs", "--embedding-steps", "20", "--steps", "40")),
-        ("topagg_sgd", "300", ("glyphs", "--steps", "20")),
-        ("projected_dpgan", "100", ("glyphs", "--steps", "4")),
-        ("dpsinkhorn", "100", ("glyphs", "--steps", "4")),
-        ("gswgan", "100", ("glyphs", "--critics", "100", "--steps", "2")),
-        ("gswgan, federated", "100",
-         ("glyphs", "--preset", "federated", "--critics", "100", "--steps", "2")),
-        ("dpac", "100", ("glyphs", "--critics", "100", "--t-c", "1", "--steps", "2")),
-        ("datalens", "100", ("glyphs", "--teachers", "300", "--steps", "2")),
-        ("gpate", "100", ("glyphs", "--preset", "glyphs", "--teachers", "300", "--steps", "2")),
-        ("gpate, gnmax", "50", ("glyphs", "--preset", "glyphs", "--aggregate", "gnmax",
-                                "--teachers", "300", "--threshold", "0.4", "--steps", "2")),
-        ("pategan", "100", ("glyphs", "--preset", "glyphs", "--teachers", "300", "--steps", "2")),
-        ("fedavg_gan", "100", ("glyphs", "--clients", "200", "--steps", "2")),
-        ("fedavg_gan, federated", "150",
-         ("glyphs", "--preset", "federated", "--clients", "200", "--steps", "2")))}
-
 HALF_OF_CLIENTS = {"gswgan, federated on glyphs": "50", "fedavg_gan, federated on glyphs": "100"}
 """canaries, where an attack on samples knows the other half"""
 SAMPLES: dict[str, tuple[str, ...]] = {
@@ -103,7 +72,6 @@ def table(rows: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def best_shares(rows: dict[str, Any], names: Iterable[str]) -> dict[str, list[float]]:
-    """Return the shares of each row's claims in mu or epsilon that were certified."""
     shares = {name: [finding["certified"] / finding["claimed"]
                      for finding in rows.get(name, {}).get("findings", ())
                      if finding["measure"].startswith(("mu", "epsilon")) and finding["claimed"]]
@@ -137,21 +105,11 @@ def picture(rows: dict[str, Any]) -> Path:
     return path
 
 
-def samples_table(rows: dict[str, Any]) -> str:
-    """Return what samples alone certify in markdown, by the attack that certifies most.
-
-    Args:
-      rows: Trainings of `TRAININGS` by name, each as `audited` made it.
-    """
-    lines = ["| training | attack on samples | guesses | measure | claimed | certified |",
-             "| --- | --- | --- | --- | --- | --- |"]
-    for name, row in rows.items():
-        best = max((finding for finding in row["findings"] if "samples alone" in finding["check"]
-                    and "the best of" not in finding["check"]),
-                   key=lambda finding: finding["certified"])
-        lines.append(f"| {name} | {best['check'].rpartition(', ')[2]} | {best['detail']} | "
-                     f"{best['measure']} | {best['claimed']:.3g} | {best['certified']:.3g} |")
-    return "\n".join(lines)
+def best_of_samples(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what samples alone certify of a training, by the attack that certifies most."""
+    return max((finding for finding in row["findings"] if "samples alone" in finding["check"]
+                and "the best of" not in finding["check"]),
+               key=lambda finding: finding["certified"])
 
 
 def faults_table(row: dict[str, Any]) -> str:
@@ -167,32 +125,30 @@ def faults_table(row: dict[str, Any]) -> str:
                         for name, attacks in caught.items())])
 
 
-def main() -> None:
-    """Run the audits that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", nargs="*", choices=[*MECHANISMS, *TRAININGS], metavar="NAME",
+def main(argv: list[str] | None = None) -> None:
+    script = common.Script("audits", __doc__)
+    script.add_argument("--only", nargs="*", choices=[*MECHANISMS, *TRAININGS], metavar="NAME",
                         help="names of rows; all if left out")
-    parser.add_argument("--seconds", type=float, default=40.0,
+    script.add_argument("--seconds", type=float, default=40.0,
                         help="how long each mechanism is attacked, beside compilation")
-    parser.add_argument("--faults", action="store_true", help="plant faults, and nothing else")
-    parser.add_argument("--black-box", action="store_true",
+    script.add_argument("--faults", action="store_true", help="plant faults, and nothing else")
+    script.add_argument("--black-box", action="store_true",
                         help="attack the samples of trainings, and nothing else")
-    parser.add_argument("--minutes", type=float, default=float("inf"),
+    script.add_argument("--minutes", type=float, default=float("inf"),
                         help="after this long no further row begins")
-    parser.add_argument("--again", action="store_true",
+    script.add_argument("--again", action="store_true",
                         help="measure rows again that this commit has measured")
-    args = parser.parse_args()
-    made: Any
-    if args.faults or args.black_box:
-        path = common.RESULTS / f"{'faults' if args.faults else 'black_box'}.json"
-        before = json.loads(path.read_text())["results"] if path.exists() else {}
-        made = audited(("--faults",), args.seconds) if args.faults else before | {
-            name: audited(SAMPLES[name], args.seconds) for name in args.only or SAMPLES}
-        common.write(common.record("audits", sys.argv[1:], [], made), path)
+    args = script.begin(argv)
+    if args.faults:
+        script.save(audited(("--faults",), args.seconds), stem="faults")
+        return
+    if args.black_box:
+        script.save(script.earlier("black_box") | {
+            name: audited(SAMPLES[name], args.seconds) for name in args.only or SAMPLES},
+            stem="black_box")
         return
     known, until = {**MECHANISMS, **TRAININGS}, time.monotonic() + 60 * args.minutes
-    path, commit = common.RESULTS / "audits.json", common.git()["commit"]
-    rows = json.loads(path.read_text())["results"] if path.exists() else {}
+    rows, commit = script.earlier(), common.git()["commit"]
     for name in args.only or known:
         before = rows.get(name, {})
         if before.get("commit") == commit and "findings" in before and not args.again:
@@ -205,7 +161,7 @@ def main() -> None:
         print(name, f"{rows[name]['seconds']:.0f} s", rows[name].get("refused", ""), flush=True)
         kept = {name: {field: rows[name][field] for field in FIELDS if field in rows[name]}
                 for name in known if name in rows}
-        common.write(common.record("audits", sys.argv[1:], [], kept))
+        script.save(kept)
         picture(kept)
 
 

@@ -85,12 +85,10 @@ def settings_of_papers() -> list[dict[str, Any]]:
 
 
 def exact(sigma: float, squared_sensitivity: int, count: int, delta: float = DELTA) -> float:
-    """Return the exact epsilon of Gaussian releases."""
     return composition.epsilon_of(((GaussianEvent(sigma, squared_sensitivity), count),), delta)
 
 
 def codes() -> list[dict[str, Any]]:
-    """Return a row for each code: what it claims, what is sound, and what is wrong."""
     votes, teachers = 4 * 200 * 15, 80
     drawn = GaussianEvent(1.12 / 2, 1)  # four tensors of norm C each: 2 C together
     counted = {relation: composition.epsilon_of(((PoissonGaussianEvent(
@@ -191,7 +189,6 @@ def conversions() -> list[dict[str, Any]]:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Return a row for each published setting."""
     mnist = {"critics": 1000, "steps": 20000, "batch": 32, "sigma": 1.07}
     celeba = {"critics": 2543, "steps": 20000, "batch": 32, "sigma": 0.61135}
     rows = []
@@ -258,13 +255,11 @@ def reached() -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    where = common.machine()
-    print(common.write(common.record("claimed", [], [], {
-        "delta": DELTA, "settings": settings(), "baselines": baselines(),
-        "conversions": conversions(), "reached": reached(),
-        **rows()}, where)))
+def main(argv: list[str] | None = None) -> None:
+    script = common.Script("claimed", __doc__)
+    script.begin(argv)
+    print(script.save({"delta": DELTA, "settings": settings(), "baselines": baselines(),
+                       "conversions": conversions(), "reached": reached(), **rows()}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Functions that benchmarks share: a description of the machine, timing, and the record.
+"""The command line, the record of results, timing and the machine, which all benchmarks share.
+
+A benchmark is a `Script`, which parses its flags and describes the machine, and then writes its
+record, {benchmark, command, machine, versions, git, seeds, date, results}, as often as it likes.
 
 Only `matmul_rate`, `side_by_side` and `utility_of` import JAX, so that a driver which starts a
 process for each configuration stays small and leaves the number of devices to that process.
@@ -6,6 +9,7 @@ process for each configuration stays small and leaves the number of devices to t
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import importlib.metadata
@@ -13,6 +17,7 @@ import itertools
 import json
 import os
 import platform
+import shlex
 import signal
 import statistics
 import subprocess
@@ -23,6 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +37,65 @@ RESULTS = ROOT / "benchmarks" / "results"
 DATA_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion": "Fashion-MNIST",
               "mnist-50000": "MNIST, 50,000 records"}
 PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
+PLACES = ("--out", "--record", "--json", "--work", "--folder", "--run", "--state", "--inception",
+          "--inception-weights")
+"""Flags of files and folders of this machine, which no record of a command has."""
+
+
+class Script(argparse.ArgumentParser):
+    """The command line of a benchmark, and the record that it writes.
+
+    Args:
+      name: The benchmark's module in this folder.
+      doc: Its docstring, which is the help.
+      record: The flag that names the results file, if one does; it becomes `args.record`.
+    """
+
+    def __init__(self, name: str, doc: str | None, record: str | None = "--out"):
+        super().__init__(prog=f"python -m benchmarks.{name}", description=doc, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.name, self.words = name, list[str]()
+        if record:
+            self.add_argument(record, dest="record", type=Path, help="the results file")
+
+    def begin(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Parse the command line, and describe the machine before anything is measured."""
+        args, more = self.begin_with_more(argv)
+        if more:
+            self.error(f"unrecognized arguments: {' '.join(more)}")
+        return args
+
+    def begin_with_more(self, argv: Sequence[str] | None = None
+                        ) -> tuple[argparse.Namespace, list[str]]:
+        """Do the same, and return flags that are not the benchmark's own as well."""
+        argv = sys.argv[1:] if argv is None else list(map(str, argv))
+        args, more = self.parse_known_args(argv)
+        self.record, self.words, self.where = getattr(args, "record", None), shown(argv), machine()
+        return args, more
+
+    def path(self, stem: str | None = None) -> Path:
+        """Return the results file: the one that the command names, or STEM.json."""
+        return Path(self.record or RESULTS / f"{stem or self.name}.json")
+
+    def earlier(self, stem: str | None = None) -> dict[str, Any]:
+        """Return the results that the file has; nothing where there is none."""
+        path = self.path(stem)
+        return json.loads(path.read_text())["results"] if path.is_file() else {}
+
+    def of_this_commit(self) -> dict[str, Any]:
+        """Return the results that the file has, if this commit wrote it; else nothing."""
+        path = self.path()
+        same = path.is_file() and json.loads(path.read_text()).get("git") == git()
+        return self.earlier() if same else {}
+
+    def save(self, results: Any, seeds: Sequence[int] = (), stem: str | None = None) -> Path:
+        return write(record(self.name, self.words, seeds, results, self.where), self.path(stem))
+
+
+def shown(argv: Sequence[str]) -> list[str]:
+    """Return arguments as a reader would type them, without what is of this machine."""
+    return [shlex.quote(word) for before, word in zip(["", *argv], argv, strict=False)
+            if before not in PLACES and word.partition("=")[0] not in PLACES]
 
 
 def machine() -> dict[str, Any]:
@@ -81,13 +147,10 @@ def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: A
 
     Args:
       name: The benchmark's module in this folder.
-      arguments: Those of the command line, without the path that the record is written to.
+      arguments: Those of the command line.
       seeds: The seeds that were used.
       results: What was measured, as JSON values.
       where: `machine()` called before the measurement, so that the load is not the benchmark's own.
-
-    Returns:
-      The record, with the command, the machine, the versions, the commit and the date.
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
             "machine": where or machine(), "versions": versions(), "git": git(),
@@ -104,6 +167,11 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(rec, indent=1, allow_nan=False) + "\n")
     return part.replace(path)
+
+
+def read_yaml(beside: str, name: str) -> Any:
+    """Read a YAML file beside a module; all values are text, so that figures stay as printed."""
+    return yaml.load(Path(beside).with_name(name).read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 @functools.cache
@@ -136,12 +204,8 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
     """Measure the utility of a release of images.
 
     Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
       tasks: The tasks, as for `evaluation.utility`.
-      seeds: The number of draws and of seeds of the classifiers.
       samples: The number of synthetic images; None for that of the setting.
-      name: The name of the setting, "full" or "fast".
       classifiers: The classifiers; by default the networks of the papers alone.
     """
     from dpgen_jax.evaluation import utility
@@ -224,6 +288,21 @@ def training_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
     return float(sum(ended) + seconds[-1])
 
 
+class Stopwatch:
+    """The seconds since it was made, by the wall and of all threads of this process."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> float:
+        """Return those by the wall."""
+        return time.perf_counter() - self._wall
+
+    def cpu_seconds(self) -> float:
+        """Return those of the processor."""
+        return time.process_time() - self._cpu
+
+
 def timing(seconds: Sequence[float]) -> dict[str, Any]:
     """Return the median and all values of which it is the median."""
     return {"median": statistics.median(seconds), "all": list(seconds)}
@@ -236,8 +315,6 @@ def side_by_side(ways: Mapping[str, Callable[[], Any]], repeats: int,
     Args:
       ways: Functions by name; each is called forwards and backwards through the ways, until what it
         returns is ready.
-      repeats: How many calls of each are timed.
-      warmup: How many calls of each come before.
     """
     import jax
 
@@ -258,7 +335,6 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
 
     Args:
       size: Both matrices are [size, size].
-      repeats: How many products are timed.
     """
     import jax
     import jax.numpy as jnp
@@ -271,13 +347,13 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
 
 def resident_bytes() -> int:
     """Return the resident memory of this process; 0 where the system does not report it."""
-    return _kilobytes("/proc/self/status", "VmRSS")
+    return kilobytes("/proc/self/status", "VmRSS")
 
 
 def peak_bytes() -> int:
     """Return the largest resident memory of this process so far; 0 where the system has no word."""
     # ru_maxrss may include memory of the parent when it started this process: a second choice.
-    if known := _kilobytes("/proc/self/status", "VmHWM"):
+    if known := kilobytes("/proc/self/status", "VmHWM"):
         return known
     if os.name != "posix":
         return 0
@@ -302,10 +378,10 @@ def _cpu_model() -> str:
 
 
 def _meminfo(field: str) -> int | None:
-    return _kilobytes("/proc/meminfo", field) or None
+    return kilobytes("/proc/meminfo", field) or None
 
 
-def _kilobytes(path: str, field: str) -> int:
+def kilobytes(path: str, field: str) -> int:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:

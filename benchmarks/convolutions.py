@@ -12,12 +12,9 @@ written after every case, and a measurement that was stopped goes on with the ne
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -85,7 +82,6 @@ def step(apply: Callable[[Any, Any], Any], per_unit: bool, x: Any, kernel: Any) 
 
 
 def arrays(case: Case, units: int) -> tuple[Any, Any]:
-    """Random input and kernel, with a leading unit axis where each unit has a kernel."""
     lead = (units,) if case.per_unit else ()
     k_x, k_kernel = jax.random.split(jax.random.key(0))
     return (jax.random.normal(k_x, lead + case.x),
@@ -116,37 +112,22 @@ def summary(cases: dict[str, Any], units: int) -> dict[str, Any]:
             "faster": min(totals, key=lambda form: totals[form])}
 
 
-def already(path: Path, shown: list[str]) -> dict[str, Any]:
-    """The cases that a stopped measurement with the same arguments has written."""
-    if not path.is_file():
-        return {}
-    before = json.loads(path.read_text())
-    same = before["command"].endswith(" ".join(shown)) and before["results"]["not_measured"]
-    return dict(before["results"]["cases"]) if same else {}
-
-
-def main() -> None:
-    """Measures, and writes benchmarks/results/convolutions.json, or -BACKEND.json elsewhere."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--units", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES),
+def main(argv: list[str]) -> None:
+    script = common.Script("convolutions", __doc__)
+    script.add_argument("--units", type=int, default=8)
+    script.add_argument("--repeats", type=int, default=7)
+    script.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES),
                         metavar="CASE", help="names of cases; all if left out")
-    parser.add_argument("--out")
-    args = parser.parse_args()
-    where = common.machine()
-    backend = jax.default_backend()
-    name = "convolutions.json" if backend == "cpu" else f"convolutions-{backend}.json"
-    path = Path(args.out or common.RESULTS / name)
-    shown = [f"--units {args.units}", f"--repeats {args.repeats}"]
-    cases = already(path, shown)
-    for case in (case for case in args.cases if case not in cases):
-        cases[case] = measured(case, args.units, args.repeats)
-        print(f"{case:32} backend / product {cases[case]['ratio']:.2f}", flush=True)
-        common.write(common.record("convolutions", shown, [0], summary(cases, args.units), where),
-                     path)
-    print(path)
+    args, backend = script.begin(argv), jax.default_backend()
+    stem = "convolutions" if backend == "cpu" else f"convolutions-{backend}"
+    before = script.earlier(stem)  # of a measurement that was stopped, with as many units
+    goes_on = before.get("not_measured") and before["units"] == args.units
+    cases = dict(before["cases"]) if goes_on else {}
+    for name in (name for name in args.cases if name not in cases):
+        cases[name] = measured(name, args.units, args.repeats)
+        print(f"{name:32} backend / product {cases[name]['ratio']:.2f}", flush=True)
+        script.save(summary(cases, args.units), [0], stem)
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

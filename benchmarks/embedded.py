@@ -11,17 +11,13 @@ is results/embedded-DATA.json.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import common
-from benchmarks.common import command
-from benchmarks.systems import shown_name
 from dpgen_jax import data, methods
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
@@ -31,12 +27,12 @@ from dpgen_jax.run import lifecycle
 def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any]:
     """Train once; return the row of the run, or why it failed."""
     budget = [] if method == "dcgan" else [f"--epsilon={epsilon}"]
-    started = time.perf_counter()
+    clock = common.Stopwatch()
     try:
-        command("dpgen_jax.train", method, "--dataset", dataset, *budget, "--out", run)
+        common.command("dpgen_jax.train", method, "--dataset", dataset, *budget, "--out", run)
     except UserError as error:
         return {"method": method, "error": str(error)}
-    seconds = time.perf_counter() - started
+    seconds = clock.seconds()
     release, privacy = lifecycle.load(run), read_json(run / "release" / "privacy.json")
     return {"method": method, "preset": privacy["preset"], "seconds": seconds,
             "epsilon": privacy["epsilon"], "unit": privacy["unit"], "steps": privacy["steps"],
@@ -51,32 +47,17 @@ def accuracy(release: Any, dataset: data.Dataset) -> float:
     return evaluation["gen2real"]["cnn"]["accuracy"]["mean"]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows in Markdown."""
-    lines = ["| method | seconds | accuracy |", "|---|---|---|"]
-    lines += [f"| {shown_name(r['method'])} | " + (
-        f"{r['seconds']:.0f} | {r['accuracy']:.3f} |" if "seconds" in r
-        else f"failed | {r['error']} |") for r in rows]
-    return "\n".join(lines)
-
-
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--dataset", default="glyphs", choices=("glyphs", "digits"))
-    parser.add_argument("--methods", nargs="+", default=methods.NAMES, choices=methods.NAMES)
-    parser.add_argument("--epsilon", default="10")
-    parser.add_argument("--out", help="the results file")
-    args = parser.parse_args(argv)
-    where, rows = common.machine(), []
+    script = common.Script("embedded", __doc__)
+    script.add_argument("--dataset", default="glyphs", choices=("glyphs", "digits"))
+    script.add_argument("--methods", nargs="+", default=methods.NAMES, choices=methods.NAMES)
+    script.add_argument("--epsilon", default="10")
+    args, rows = script.begin(argv), list[dict[str, Any]]()
     for method in args.methods:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(trained(method, args.dataset, args.epsilon, Path(folder) / "run"))
-        flags = ["--dataset", args.dataset, "--methods", *args.methods, "--epsilon",
-                 args.epsilon]
-        rec = common.record("embedded", flags, [0], {"rows": rows}, where)
-        common.write(rec, args.out or common.RESULTS / f"embedded-{args.dataset}.json")
-        print(table(rows), flush=True)
+        script.save({"rows": rows}, [0], f"embedded-{args.dataset}")
+        print(rows[-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -62,14 +62,7 @@ READER_SAMPLES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Federation:
-    """The clients of one run.
-
-    Attributes:
-        name: "sound" or "suspect".
-        dataset: Their records.
-        clients: How many take part with their records.
-        faulty: How many of these invert their images.
-    """
+    """The clients of one run."""
 
     name: str
     dataset: data.Dataset
@@ -79,26 +72,18 @@ class Federation:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How clients are chosen.
-
-    Attributes:
-        choice: One of CHOICES.
-        accuracy: The most of suspect clients and the least of sound ones; None for the quartiles,
-            which are read from the clients' records.
-        public: The images that a public CNN learns from.
-        epsilon: What a bought CNN may cost.
-        delta: Of the same promise.
-        reader: Where the run that pays for a bought CNN is kept.
-        preset: The preset of Fed-Avg GAN for that run.
-        course: How a CNN is trained.
-    """
+    """How clients are chosen, and what that may cost."""
 
     choice: str
     accuracy: tuple[float, float] | None = None
+    """The most of suspect clients and the least of sound ones; None for the quartiles, which are
+    read from the clients' records."""
     public: data.Dataset | None = None
+    """The images that a public CNN learns from."""
     epsilon: float = 1.0
     delta: float = 1e-5
     reader: Path | None = None
+    """The folder of the run that pays for a bought CNN, by this preset of Fed-Avg GAN."""
     preset: str = "femnist"
     course: fidelity.Course = fidelity.FULL
 
@@ -110,16 +95,7 @@ def named(dataset: data.Dataset, count: int) -> data.Dataset:
 
 def federations(dataset: data.Dataset, options: Options, cnn: fidelity.Judge) -> dict[str,
                                                                                       Federation]:
-    """Choose the clients of both federations.
-
-    Args:
-      dataset: Images whose clients are named, without the fault.
-      options: How clients are chosen.
-      cnn: A classifier trained on the clients' records.
-
-    Raises:
-      UserError: Too few clients are chosen, or the bounds are missing.
-    """
+    """Choose the clients of both federations."""
     if options.choice == "halves":
         return _halves(dataset, FAULTY["halves"])
     with_fault, faulty = clients.flipped(dataset, FAULTY[options.choice], seed=0)
@@ -212,7 +188,6 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
     Args:
       path: The file; it is as private as the records that the CNN learnt from.
-      train: Trains the CNN.
     """
     if not path.exists():
         cnn = train()
@@ -224,19 +199,12 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
 
 
 def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
-    """Run a request, or go on with it; one that is finished is loaded.
-
-    Args:
-      request: What is asked for, with the folder of the run.
-      dataset: The records.
-    """
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
         return training.run(dataclasses.replace(request, accept_uncovered=True), dataset)
 
 
-SAMPLES = 4000
 PRESETS = {"gswgan": "federated", "fedavg_gan": "femnist"}
 READER_SHARE = 0.5
 """The share of epsilon that pays for a bought classifier."""
@@ -247,9 +215,6 @@ class Case:
     """One run of the benchmark.
 
     Attributes:
-        federation: "sound" or "suspect".
-        method: The method.
-        preset: The preset.
         noise: The noise multiplier; None where it follows from epsilon.
     """
 
@@ -266,37 +231,36 @@ class Case:
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--dataset", default="idx:mnist")
-    parser.add_argument("--classes", type=int, help="of a data set that leaves a choice")
-    parser.add_argument("--image-size", type=int)
-    parser.add_argument("--clients", type=int, default=200,
+    script = common.Script("federated", __doc__, record="--json")
+    script.add_argument("--dataset", default="idx:mnist")
+    script.add_argument("--classes", type=int, help="of a data set that leaves a choice")
+    script.add_argument("--image-size", type=int)
+    script.add_argument("--clients", type=int, default=200,
                         help="to simulate, where the data set names none")
-    parser.add_argument("--choice", choices=CHOICES,
+    script.add_argument("--choice", choices=CHOICES,
                         help="how clients are chosen; private, as the papers do, where the data "
                         "set names them, else halves")
-    parser.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
+    script.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
                         help="the most of suspect clients and the least of sound ones")
-    parser.add_argument("--public", help="the data set of --choice public")
-    parser.add_argument("--federations", nargs="+", default=["sound", "suspect"],
+    script.add_argument("--public", help="the data set of --choice public")
+    script.add_argument("--federations", nargs="+", default=["sound", "suspect"],
                         choices=("sound", "suspect"))
-    parser.add_argument("--methods", nargs="+", default=["gswgan"], choices=PRESETS)
-    parser.add_argument("--presets", nargs="+", default=[], metavar="METHOD=NAME")
-    parser.add_argument("--epsilon", type=float, default=10.0)
-    parser.add_argument("--noise", type=float, nargs="+",
+    script.add_argument("--methods", nargs="+", default=["gswgan"], choices=PRESETS)
+    script.add_argument("--presets", nargs="+", default=[], metavar="METHOD=NAME")
+    script.add_argument("--epsilon", type=float, default=10.0)
+    script.add_argument("--noise", type=float, nargs="+",
                         help="noise multipliers in the place of an epsilon")
-    parser.add_argument("--steps", type=int, help="those of the preset if left out")
-    parser.add_argument("--samples", type=int, default=SAMPLES)
-    parser.add_argument("--fast", action="store_true", help="a CNN that is trained in a minute")
-    parser.add_argument("--inception", type=Path, help="weights for the FID of the papers")
-    parser.add_argument("--out", type=Path, help="run folders; temporary ones if left out")
-    parser.add_argument("--json", type=Path, help="the results file")
-    return parser.parse_args(argv)
+    script.add_argument("--steps", type=int, help="those of the preset if left out")
+    script.add_argument("--samples", type=int, default=4000)
+    script.add_argument("--fast", action="store_true", help="a CNN that is trained in a minute")
+    script.add_argument("--inception", type=Path, help="weights for the FID of the papers")
+    script.add_argument("--out", type=Path, help="run folders; temporary ones if left out")
+    args = script.begin(argv)
+    args.script = script
+    return args
 
 
 def loaded(args: argparse.Namespace) -> data.Dataset:
-    """Load the data set, with clients and a held-out part."""
     dataset = data.load(args.dataset, classes=args.classes, image_size=args.image_size)
     if dataset.x_test is None:
         raise UserError(f"{dataset.name} has no held-out part, on which samples are measured: put "
@@ -305,7 +269,6 @@ def loaded(args: argparse.Namespace) -> data.Dataset:
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
-    """List the runs."""
     named = PRESETS | dict(text.partition("=")[::2] for text in args.presets)
     return [Case(federation, method, named[method], noise) for method, noise, federation in
             itertools.product(args.methods, args.noise or [None], args.federations)]
@@ -329,10 +292,9 @@ def delta(dataset: data.Dataset) -> float:
 def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: Path
             ) -> tuple[lifecycle.Request, data.Dataset]:
     """Return what is asked for, in a folder whose name changes with it, and the data set."""
-    preset = presets.get(case.method, case.preset)[1]
-    fields = {"steps": args.steps, "sigma": case.noise}
-    config = dataclasses.replace(preset.config, **{
-        name: value for name, value in fields.items() if value is not None})
+    changed = {"steps": args.steps, "sigma": case.noise}
+    config = dataclasses.replace(presets.get(case.method, case.preset)[1].config, **{
+        name: value for name, value in changed.items() if value is not None})
     part, config = planning.federated(dataset, config)
     budget = Budget(args.epsilon if case.noise is None else math.inf, delta(dataset))
     known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
@@ -362,7 +324,6 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
 
 def measured(case: Case, args: argparse.Namespace, federation: Federation,
              dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
-    """Train and measure one run, or go on with it; return its row and some samples."""
     request_of_run, part = request(case, args, federation.dataset, root)
     release = trained(request_of_run, part)
     x, y = release.sample(args.samples, seed=0)
@@ -417,34 +378,30 @@ def picture(grids: dict[str, np.ndarray], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
+def run(args: argparse.Namespace, root: Path) -> Path:
     """Run all cases; write the record after each."""
-    where, dataset = common.machine(), loaded(args)
+    dataset, course = loaded(args), fidelity.COURSES["fast" if args.fast else "full"]
     real = without_empty_slots(dataset)
     kept = root / f"cnn-{digest([args.dataset, args.classes, args.image_size, args.fast])[:10]}"
     cnn = trained_once(kept, lambda: fidelity.train_judge(
-        (real.x_train, real.y_train), (dataset.x_test, dataset.y_test),
-        fidelity.COURSES["fast" if args.fast else "full"], log=print))
+        (real.x_train, real.y_train), (dataset.x_test, dataset.y_test), course, log=print))
     chosen = options(args, dataset, root)
     both = federations(dataset, chosen, cnn)
-    out = args.json or common.RESULTS / f"federated-{dataset.name}.json"
-    rows, grids = [], {}
+    stem, rows, grids = f"federated-{dataset.name}", [], {}
     for case in cases(args):
         row, grids[case.title] = measured(case, args, both[case.federation], dataset, cnn, root)
         rows.append(row)
         results = {"choice": chosen.choice, "runs": rows,
                    "brightness_of_the_data": float(real.x_train.mean() / 255)}
-        common.write(common.record("federated", argv, [0], results, where), out)
-        picture(grids, out.with_suffix(".png"))
-    return out
+        picture(grids, args.script.save(results, [0], stem).with_suffix(".png"))
+    return args.script.path(stem)
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and print where its record is."""
     args = arguments(argv)
     cli.use_all_cores()
     with tempfile.TemporaryDirectory() as scratch:
-        print(run(args, args.out or Path(scratch), argv))
+        print(run(args, args.out or Path(scratch)))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ own steps, where the papers send one batch of fakes (GS-WGAN) or the generator (
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from benchmarks import common
@@ -46,16 +44,12 @@ def row(method: str, preset: str, fields: dict[str, Any], clients: int, spec: Im
 
 
 def main(argv: list[str]) -> None:
-    """Write the record and print where it is."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--clients", type=int, default=866)
-    parser.add_argument("--classes", type=int, default=36)
-    parser.add_argument("--out", type=Path, help="the results file")
-    args = parser.parse_args(argv)
+    script = common.Script("federated_cost", __doc__)
+    script.add_argument("--clients", type=int, default=866)
+    script.add_argument("--classes", type=int, default=36)
+    args = script.begin(argv)
     spec = ImageSpec(28, 28, 1, args.classes)
-    rows = [row(*published, args.clients, spec) for published in PUBLISHED]
-    flags = [f"--clients={args.clients}", f"--classes={args.classes}"]
-    print(common.write(common.record("federated_cost", flags, [], {"rows": rows}), args.out))
+    print(script.save({"rows": [row(*published, args.clients, spec) for published in PUBLISHED]}))
 
 
 if __name__ == "__main__":

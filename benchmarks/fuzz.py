@@ -13,11 +13,9 @@ same commit, results/fuzz.json, stopped; after another commit all begin again.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import time
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -33,24 +31,16 @@ GOAL = 100_000
 """Cases that are aimed at, over all runs of this script."""
 
 
-def started(out: Path, again: bool = False) -> dict[str, Any]:
-    """Return the counts of each reader so far: those of the file, if this commit wrote it."""
-    record = json.loads(out.read_text()) if out.is_file() and not again else {}
-    same = record.get("git") == common.git()
-    counts = record["results"]["readers"] if same else {}
-    return {reader: counts.get(reader) or new() for reader in (*CASES, *counts)}
-
-
 def new() -> dict[str, Any]:
     """Return the counts of a reader before its first case."""
     return {"cases": 0, "next_seed": 0, "seconds": 0.0, "peak_bytes": 0, "outcomes": {},
             "failed": 0, "failures": []}
 
 
-def turn(trial: Trial, reader: str, counts: dict[str, Any], cases: int, until: float) -> None:
-    """Read up to `cases` more cases of one reader, and add their outcomes to `counts`."""
+def turn(trial: Trial, reader: str, counts: dict[str, Any], until: float) -> None:
+    """Read some more cases of one reader, and add their outcomes to `counts`."""
     began, outcomes = time.monotonic(), collections.Counter(counts["outcomes"])
-    for _ in range(cases):
+    for _ in range(TURN):
         if time.monotonic() > until:
             break
         seed = counts["next_seed"]
@@ -77,37 +67,6 @@ def note(failures: list[dict[str, Any]], failure: dict[str, Any]) -> None:
         failures.append({"sort": sort, "times": 1, **failure})
 
 
-def results(readers: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of the record, with totals over all readers."""
-    total = sum(counts["cases"] for counts in readers.values())
-    return {"cases": total, "goal": GOAL, "failed": sum(c["failed"] for c in readers.values()),
-            "limit_seconds": SECONDS, "limit_bytes": BYTES, "readers": readers}
-
-
-def table(readers: dict[str, Any]) -> str:
-    """Return the counts in Markdown."""
-    lines = ["| reader | cases | accepted | refused | failed |", "|---|---|---|---|---|"]
-    return "\n".join(lines + [
-        f"| {name} | {c['cases']:,} | {c['outcomes'].get('ok', 0):,} | "
-        f"{c['outcomes'].get('refused', 0):,} | {c['failed']:,} |"
-        for name, c in readers.items()])
-
-
-def run(names: list[str], minutes: float, out: Path, flags: list[str], again: bool) -> dict:
-    """Run the named readers in turns until the time is up; the file is written after each."""
-    until, where, readers = time.monotonic() + 60 * minutes, common.machine(), started(out, again)
-    record: dict[str, Any] = {}
-    while time.monotonic() < until:
-        for module in dict.fromkeys(map(home, names)):
-            with Trial() as trial:
-                for reader in (name for name in names if home(name) == module):
-                    turn(trial, reader, readers.setdefault(reader, new()), TURN, until)
-                    seeds = [counts["next_seed"] for counts in readers.values()]
-                    record = common.record("fuzz", flags, seeds, results(readers), where)
-                    common.write(record, out)
-    return record
-
-
 def once(reader: str, seed: int) -> None:
     """Run one case again, and print it with its outcome."""
     case = source(reader).make(Random(seed))
@@ -118,25 +77,32 @@ def once(reader: str, seed: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--reader", action="append", choices=HOMES, help="may be repeated")
-    parser.add_argument("--out", help="the results file")
-    parser.add_argument("--again", action="store_true", help="from the first seed on")
-    parser.add_argument("--case", nargs=2, metavar=("READER", "SEED"), help="one case again")
-    args = parser.parse_args(argv)
+    """Run the readers in turns until the time is up; the file is written after each turn."""
+    script = common.Script("fuzz", __doc__)
+    script.add_argument("--minutes", type=float, default=5.0)
+    script.add_argument("--reader", action="append", choices=HOMES, help="may be repeated")
+    script.add_argument("--again", action="store_true", help="from the first seed on")
+    script.add_argument("--case", nargs=2, metavar=("READER", "SEED"), help="one case again")
+    args = script.begin(argv)
     if args.case:
         return once(args.case[0], int(args.case[1]))
-    names = args.reader or list(CASES)
-    flags = ["--minutes", f"{args.minutes:g}", *(w for r in args.reader or () for w in (
-        "--reader", r))]
-    out = Path(args.out) if args.out else common.RESULTS / "fuzz.json"
-    record = run(names, args.minutes, out, flags, args.again)
-    print(table(record["results"]["readers"]))
-    for reader, counts in record["results"]["readers"].items():
+    names, until = args.reader or list(CASES), time.monotonic() + 60 * args.minutes
+    known = {} if args.again else script.of_this_commit().get("readers", {})
+    readers = {reader: known.get(reader) or new() for reader in (*CASES, *known, *names)}
+    while time.monotonic() < until:
+        for module in dict.fromkeys(map(home, names)):
+            with Trial() as trial:
+                for reader in (name for name in names if home(name) == module):
+                    turn(trial, reader, readers[reader], until)
+                    total = {name: sum(counts[name] for counts in readers.values())
+                             for name in ("cases", "failed")}
+                    script.save({**total, "goal": GOAL, "limit_seconds": SECONDS,
+                                 "limit_bytes": BYTES, "readers": readers},
+                                [counts["next_seed"] for counts in readers.values()])
+    for reader, counts in readers.items():
+        print(f"{reader}: {counts['cases']:,} cases, {counts['outcomes']}")
         for failure in counts["failures"]:
-            print(f"{reader}, seed {failure['seed']}, {failure['times']} times: {failure['sort']}")
+            print(f"  seed {failure['seed']}, {failure['times']} times: {failure['sort']}")
 
 
 if __name__ == "__main__":

@@ -47,11 +47,7 @@ class Protocol:
     """A way to evaluate a release: how many images, which classifiers, which tasks.
 
     Attributes:
-      setting: "full" or "fast", which decides how long networks are trained.
-      classifiers: Names of `evaluation.utility.ALL_CLASSIFIERS`.
-      seeds: Draws of the generator and seeds of the classifiers.
       samples: Synthetic images of a seed; None for those of the setting.
-      tasks: As for `evaluation.utility`.
     """
 
     setting: str = "full"
@@ -86,10 +82,7 @@ def usefulness(release: lifecycle.Release, dataset: data.Dataset, folder: Path, 
     """Measure the tasks of a protocol, one classifier after the other.
 
     Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
       folder: A file for each classifier lies here; what exists is not measured again.
-      protocol: What is measured.
 
     Returns:
       {task: {classifier: {metric: summary}}}, `average` of each task over the classifiers,
@@ -127,9 +120,6 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
     whole test part.
 
     Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
-      folder: The result is kept here.
       weights: The Inception-v3 weights of FID, as `evaluate --inception-weights`.
     """
     with_fid = folder / "fid.json"  # which has all that the other has
@@ -144,28 +134,6 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
     return outcome
 
 
-def arguments() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--method", default="datalens")
-    parser.add_argument("--preset", required=True)
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="run folder")
-    parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
-    parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
-    parser.add_argument("--state", default="device", choices=get_args(State), help="as in Runtime")
-    parser.add_argument("--accept-uncovered", action="store_true",
-                        help="as in train; Places365 by classes needs it")
-    parser.add_argument("--samples", type=int, help="those of the setting if left out")
-    parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
-    parser.add_argument("--repeats", type=int, default=1,
-                        help="trainings in OUT/0, OUT/1, ..., each of which spends its own epsilon")
-    parser.add_argument("--setting", default="full", choices=utility.SETTINGS)
-    parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
-                        choices=utility.ALL_CLASSIFIERS)
-    return parser.parse_args()
-
-
 def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
     """Train, or go on with a run that exists, or load one that is finished; return the release.
 
@@ -173,11 +141,6 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
 
     Args:
       request: The run; it goes on where its folder `out` holds one that was begun.
-      dataset: The data.
-
-    Raises:
-      UserError: As `lifecycle.run`, which also ends the process after a signal; and where the
-        folder holds a finished run that was asked for otherwise.
     """
     assert request.out is not None
     finished = request.out / "benchmark" / "trained.json"
@@ -223,7 +186,7 @@ def votes(run: Path) -> dict[str, Any] | None:
     if not files.votes.exists() or not stored["config"]["sigma"]:
         return None
     return {"of public data": "such shares are private to the holder of private data",
-            **costs.data_dependent_reading(run)["votes"]}
+            **costs.data_dependent_reading(run).record()["votes"]}
 
 
 def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dict[str, Any]:
@@ -245,33 +208,21 @@ def write(name: str, flags: Sequence[str], stem: str, outcome: Mapping[str, Any]
                         common.RESULTS / f"{stem}.json")
 
 
-def folders(root: Path, repeats: int) -> list[Path]:
-    """Return the run folders of the trainings: the folder itself of one, else OUT/0, OUT/1, ..."""
-    if repeats < 1:
-        raise UserError(f"--repeats {repeats}; give 1 or more")
-    return [root] if repeats == 1 else [root / str(i) for i in range(repeats)]
-
-
 def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, protocol: Protocol
              ) -> dict[str, Any]:
     """Train once or several times on the same records, and evaluate each release.
 
-    Args:
-      request: The run; of several trainings its folder holds one folder for each.
-      dataset: The data set, with a held-out part.
-      repeats: The number of trainings, each of which spends its own epsilon.
-      protocol: What is measured.
+    Of several trainings the folder of the request holds one folder each, 0 and on.
 
     Returns:
       What a record has on the first run; `evaluation` and `fidelity` (the Inception Score and its
       kin), with the means over trainings and their deviations where there are several; and then
       `trainings` and the `epsilon` of all together.
-
-    Raises:
-      UserError: As `train`, and for a number of trainings that is none.
     """
     assert request.out is not None
-    places = folders(request.out, repeats)
+    if repeats < 1:
+        raise UserError(f"--repeats {repeats}; give 1 or more")
+    places = [request.out] if repeats == 1 else [request.out / str(i) for i in range(repeats)]
     if repeats > 1:
         tell(f"{repeats} trainings on the SAME records: each spends epsilon "
              f"{request.budget.epsilon:g}, all together {repeats * request.budget.epsilon:g}")
@@ -289,13 +240,35 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
         "evaluations": [each["evaluation"] for each in evaluations]}
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    args = arguments()
+def arguments(argv: list[str]) -> argparse.Namespace:
+    script = common.Script("images", __doc__, record=None)
+    script.add_argument("--method", default="datalens")
+    script.add_argument("--preset", required=True)
+    script.add_argument("--dataset", required=True)
+    script.add_argument("--out", type=Path, required=True, help="run folder")
+    script.add_argument("--moments", default="bfloat16", help="as in Runtime")
+    script.add_argument("--devices", type=int, default=0, help="as in Runtime")
+    script.add_argument("--state", default="device", choices=get_args(State), help="as in Runtime")
+    script.add_argument("--accept-uncovered", action="store_true",
+                        help="as in train; Places365 by classes needs it")
+    script.add_argument("--samples", type=int, help="those of the setting if left out")
+    script.add_argument("--seeds", type=int, default=3, help="of the classifiers")
+    script.add_argument("--repeats", type=int, default=1,
+                        help="trainings in OUT/0, OUT/1, ..., each of which spends its own epsilon")
+    script.add_argument("--setting", default="full", choices=utility.SETTINGS)
+    script.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
+                        choices=utility.ALL_CLASSIFIERS)
+    args = script.begin(argv)
+    args.script = script
+    return args
+
+
+def main(argv: list[str]) -> None:
+    args = arguments(argv)
     cli.use_all_cores()
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
-    dataset, where = fitting.load_preset_data(name, preset, args.dataset), common.machine()
+    dataset = fitting.load_preset_data(name, preset, args.dataset)
     request = lifecycle.Request(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
         Runtime(devices=args.devices, moments=args.moments, state=args.state,
@@ -304,12 +277,9 @@ def main() -> None:
     protocol = Protocol(args.setting, tuple(args.classifiers), args.seeds, args.samples)
     outcome = measured(request, dataset, args.repeats, protocol)
     start = "images" if args.method == "datalens" else args.method
-    flags = ["--method", args.method, "--preset", args.preset, "--dataset", args.dataset,
-             "--setting", args.setting]
-    flags += ["--repeats", str(args.repeats)] if args.repeats > 1 else []
-    print(write("images", flags, f"{start}-{dataset.name}-{args.preset}", outcome, args.seeds,
-                folders(args.out, args.repeats)[0], where))
+    print(write("images", args.script.words, f"{start}-{dataset.name}-{args.preset}", outcome,
+                args.seeds, args.out / "0" if args.repeats > 1 else args.out, args.script.where))
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

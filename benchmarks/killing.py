@@ -147,7 +147,6 @@ def under_counted(root: Path, audit: Path) -> list[str]:
 
 
 def wrong_at_the_end(root: Path, audit: Path) -> list[str]:
-    """Return the faults of a run that states that it is finished."""
     files, faults = RunFolder(root), under_counted(root, audit)
     account, privacy = books.account(books.read(files.ledger)), read_json(
         files.release / "privacy.json")

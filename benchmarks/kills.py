@@ -15,7 +15,6 @@ the same commit, results/kills.json, stopped.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -37,6 +36,7 @@ GOAL = 500
 """Kills that are aimed at, over all runs of this script."""
 MAX_KILLS = 3
 """The most kills of one folder."""
+TOTALS = ("kills", "folders", "released", "budget_spent", "lost", "faults")
 PATIENCE = 900.0
 """Seconds after which a run that nobody kills counts as stuck."""
 
@@ -94,14 +94,6 @@ class Folder:
         return " | ".join(lines[-3:])[-600:]
 
 
-def sigma_of(program: Program, place: Path, case: str) -> float:
-    """Return the noise that a case's budget asks for."""
-    request = {"case": case, "plan": str(place / "sigma"), "log": str(place / "log")}
-    if program.run(request)[0]:
-        raise RuntimeError((place / "log").read_text())
-    return json.loads((place / "sigma").read_text())
-
-
 def chain(program: Program, place: Path, case: str, baseline: dict[str, Any],
           rng: random.Random) -> dict[str, Any]:
     """Kill one folder up to MAX_KILLS times, then resume it to its end; return the outcome."""
@@ -141,7 +133,10 @@ def reference(program: Program, place: Path, case: str) -> dict[str, Any]:
 
     The first compiles; the second is as fast as those that follow.
     """
-    baseline: dict[str, Any] = {"sigma": sigma_of(program, place, case)}
+    planned = {"case": case, "plan": str(place / "sigma"), "log": str(place / "log")}
+    if program.run(planned)[0]:
+        raise RuntimeError((place / "log").read_text())
+    baseline: dict[str, Any] = {"sigma": json.loads((place / "sigma").read_text())}
     for number in (0, 1):
         folder = Folder(place / str(number), case, baseline["sigma"], True)
         folder.root.parent.mkdir()
@@ -161,7 +156,6 @@ def new() -> dict[str, Any]:
 
 
 def add(counts: dict[str, Any], seed: int, outcome: dict[str, Any]) -> None:
-    """Add the outcome of one folder to the counts of its case."""
     counts["kills"] += outcome["kills"]
     counts["folders"] += 1
     counts["released"] += outcome["ended"] == "released"
@@ -175,29 +169,20 @@ def add(counts: dict[str, Any], seed: int, outcome: dict[str, Any]) -> None:
                          for fault in outcome["faults"]]
 
 
-def results(methods: dict[str, Any], next_seed: int) -> dict[str, Any]:
-    """Return the results of the record, with totals over all cases."""
-    def total(name: str) -> int:
-        return sum(c[name] if isinstance(c[name], int) else len(c[name]) for c in methods.values())
-
-    names = ("kills", "folders", "released", "budget_spent", "lost", "faults")
-    return {**{name: total(name) for name in names}, "goal": GOAL, "next_seed": next_seed,
-            "cases": methods}
-
-
-def run(cases: list[str], times: int, out: Path, flags: list[str]) -> dict[str, Any]:
-    """Kill `times` more times; the file is written after each folder."""
-    previous = json.loads(out.read_text()) if out.is_file() else {}
-    previous = (previous["results"] if previous.get("git") == common.git()
-                else {"cases": {}, "next_seed": 0})
-    counts = {case: previous["cases"].get(case) or new() for case in CASES}
-    seed, killed, where, record = previous["next_seed"], 0, common.machine(), {}
-    with tempfile.TemporaryDirectory(prefix="kills-") as place:
-        place, baselines = Path(place), {}
+def main(argv: list[str] | None = None) -> None:
+    """Kill so many more times; the file is written after each folder."""
+    script = common.Script("kills", __doc__)
+    script.add_argument("--times", type=int, default=50, help="kills")
+    script.add_argument("--case", action="append", choices=CASES, help="may be repeated")
+    args = script.begin(argv)
+    known, cases = script.of_this_commit(), args.case or list(CASES)
+    counts = {case: known.get("cases", {}).get(case) or new() for case in CASES}
+    seed, killed = known.get("next_seed", 0), 0
+    with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
+        place, baselines = Path(scratch), dict[str, Any]()
         with Program(place / "home", place / "compiled") as program:
-            while killed < times:
-                case = cases[seed % len(cases)]
-                here = place / f"{seed}"
+            while killed < args.times:
+                case, here = cases[seed % len(cases)], place / f"{seed}"
                 here.mkdir()
                 if case not in baselines:
                     (place / case).mkdir()
@@ -206,24 +191,12 @@ def run(cases: list[str], times: int, out: Path, flags: list[str]) -> dict[str, 
                 add(counts[case], seed, outcome)
                 shutil.rmtree(here)
                 killed, seed = killed + outcome["kills"], seed + 1
-                record = common.record("kills", flags, [seed], results(counts, seed), where)
-                common.write(record, out)
-                print(f"{killed}/{times} {case}: {outcome}", flush=True)
-    return record
-
-
-def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--times", type=int, default=50, help="kills")
-    parser.add_argument("--case", action="append", choices=CASES, help="may be repeated")
-    parser.add_argument("--out", help="the results file")
-    args = parser.parse_args(argv)
-    flags = ["--times", str(args.times), *(w for c in args.case or () for w in ("--case", c))]
-    out = Path(args.out) if args.out else common.RESULTS / "kills.json"
-    outcome = run(args.case or list(CASES), args.times, out, flags)["results"]
-    print(f"{outcome['kills']} kills of {outcome['folders']} runs: {outcome['lost']} lost, "
-          f"{outcome['faults']} under-counted or wrong")
+                total = {name: sum(c[name] if isinstance(c[name], int) else len(c[name])
+                                   for c in counts.values()) for name in TOTALS}
+                script.save({**total, "goal": GOAL, "next_seed": seed, "cases": counts}, [seed])
+                print(f"{killed}/{args.times} {case}: {outcome}", flush=True)
+    print(f"{total['kills']} kills of {total['folders']} runs: {total['lost']} lost, "
+          f"{total['faults']} under-counted or wrong")
 
 
 if __name__ == "__main__":

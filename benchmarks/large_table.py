@@ -12,14 +12,12 @@ The record holds what the run announced of its memory, beside the peak.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import resource
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,9 +35,6 @@ BLOCK = 20_000
 
 def names(columns: int) -> tuple[list[str], list[str]]:
     """Return the names of the numbers and of the categories of so many columns, the label's apart.
-
-    Args:
-      columns: The number of columns, the label among them.
     """
     numbers = round(NUMBERS * (columns - 1))
     return ([f"n{i}" for i in range(numbers)], [f"c{i}" for i in range(columns - 1 - numbers)])
@@ -74,11 +69,7 @@ def write_table(path: Path, rows: int, columns: int, seed: int) -> None:
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Train as the command line does, and return the peak of this process.
-
-    Args:
-      case: `rows`, `columns` and `seed` of the table, and `method`.
-    """
+    """Train as the command line does, and return the peak of this process."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_table(folder / "table.csv", case["rows"], case["columns"], case["seed"])
@@ -98,12 +89,12 @@ def trained(words: Sequence[str]) -> dict[str, Any]:
     """
     from dpgen_jax import train
 
-    before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    before, clock = resource.getrusage(resource.RUSAGE_SELF), common.Stopwatch()
     sampled, over = [0], threading.Event()
 
     def sample() -> None:
         while not over.wait(0.2):
-            sampled.append(anonymous_bytes())
+            sampled.append(common.kilobytes("/proc/self/status", "RssAnon"))
 
     threading.Thread(target=sample, daemon=True).start()
     with contextlib.redirect_stdout(io.StringIO()) as said:
@@ -111,43 +102,27 @@ def trained(words: Sequence[str]) -> dict[str, Any]:
     over.set()
     after = resource.getrusage(resource.RUSAGE_SELF)
     announced = next(line for line in said.getvalue().splitlines() if line.startswith("memory: "))
-    return {"seconds": time.perf_counter() - started, "announced": announced,
+    return {"seconds": clock.seconds(), "announced": announced,
             "cpu_seconds": after.ru_utime - before.ru_utime,
             "peak_resident_bytes_before": 1024 * before.ru_maxrss,
             "peak_resident_bytes": 1024 * after.ru_maxrss, "peak_anonymous_bytes": max(sampled)}
 
 
-def anonymous_bytes() -> int:
-    """Return the resident bytes of this process that lie in no file; 0 where no system says so."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-
-
-def slope(cases: Sequence[dict[str, Any]], what: str = "rows") -> dict[str, float]:
-    """Return the peak resident bytes of a row, and of none, by the smallest and the largest case.
-
-    Args:
-      cases: What was measured, of two numbers of rows at least.
-      what: The field of a case that has the number.
-    """
-    low, high = (limit(cases, key=lambda case: case[what]) for limit in (min, max))
-    each = (high["peak_resident_bytes"] - low["peak_resident_bytes"]) / (high[what] - low[what])
-    name = what.removesuffix("s")
-    return {f"bytes_a_{name}": each,
-            f"bytes_of_no_{name}": low["peak_resident_bytes"] - each * low[what]}
+def slope(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the peak resident bytes of a row, and of none, by the smallest and largest case."""
+    low, high = (limit(cases, key=lambda case: case["rows"]) for limit in (min, max))
+    each = (high["peak_resident_bytes"] - low["peak_resident_bytes"]) / (high["rows"] - low["rows"])
+    return {"bytes_a_row": each, "bytes_of_no_row": low["peak_resident_bytes"] - each * low["rows"]}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what the command line says, print it and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[250_000, 1_000_000])
-    parser.add_argument("--columns", type=int, default=20, help="the label among them")
-    parser.add_argument("--method", default="marginals")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out")
-    args = parser.parse_args(argv)
-    where, cases = common.machine(), []
+    """Measure what the command line says; return 1 where a case failed."""
+    script = common.Script("large_table", __doc__)
+    script.add_argument("--rows", type=int, nargs="+", default=[250_000, 1_000_000])
+    script.add_argument("--columns", type=int, default=20, help="the label among them")
+    script.add_argument("--method", default="marginals")
+    script.add_argument("--seed", type=int, default=0)
+    args, cases = script.begin(argv), list[dict[str, Any]]()
     for rows in args.rows:
         case = {"method": args.method, "rows": rows, "columns": args.columns, "seed": args.seed}
         cases.append(common.apart(MODULE, case, {}))
@@ -155,8 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "error" in cases[-1]:
             return 1
     results = {"cases": cases, **({"slope": slope(cases)} if len(cases) > 1 else {})}
-    words = ["--rows", *map(str, args.rows), "--columns", str(args.columns)]
-    print(common.write(common.record("large_table", words, [args.seed], results, where), args.out))
+    print(script.save(results, [args.seed]))
     return 0
 
 

@@ -57,12 +57,7 @@ class Study:
     """One system, clipped or not.
 
     Attributes:
-        method: The method, built.
-        config: Its configuration.
-        preset: The name of its preset.
         records: x [U, m, ...] and y [U, m] of all units, on the host.
-        per_step: Units of a step.
-        clipped: Whether gradients are clipped and noised.
         chunk: Most units in one product.
         clip: The clip, in units of a gradient.
         noise: Standard deviation of the noise on the sum over units, for each entry.
@@ -84,12 +79,7 @@ def one_step(s: Study, step: int, key: Array, public: PyTree, units: PyTree, rec
     """Run one step: ask, let the units of the step learn and answer, add up, absorb.
 
     Args:
-      s: The study.
-      step: The number of the step.
-      key: The key of the run.
-      public: The public state.
       units: The state of the units of the step, leaves [m, ...].
-      records: Theirs, on the device.
 
     Returns:
       The public state, the units' state, and the norms [m, B] of their gradients before clipping.
@@ -130,7 +120,6 @@ def compiled(s: Study) -> Callable[..., tuple[PyTree, PyTree, Array]]:
 
 
 def start(s: Study, key: Array) -> tuple[PyTree, PyTree]:
-    """Return the public state and the state of all units, after their warm start."""
     method, warm = s.method, s.method.pretraining
     x, y = jnp.asarray(s.records.x), jnp.asarray(s.records.y)
 
@@ -149,20 +138,16 @@ def start(s: Study, key: Array) -> tuple[PyTree, PyTree]:
 
 
 def summary(norms: np.ndarray, clip: float) -> dict[str, Any]:
-    """Return the distribution of some norms, and what clipping does to it.
-
-    Args:
-      norms: Norms, any shape.
-      clip: The clip.
-    """
+    """Return the distribution of some norms, and what clipping does to it; None of no norm."""
     flat = np.asarray(norms, float).ravel()
     flat = flat[np.isfinite(flat)]
-    after = np.minimum(flat, clip)
-    return {"quantiles": dict(zip(map(str, QUANTILES), np.quantile(flat, QUANTILES).tolist(),
-                                  strict=True)) if len(flat) else None,
-            "before": {"mean": float(flat.mean()), "std": float(flat.std())} if len(flat) else None,
-            "after": {"mean": float(after.mean()), "std": float(after.std())}
-            if len(flat) else None,
+
+    def spread(values: np.ndarray) -> dict[str, float] | None:
+        return {"mean": float(values.mean()), "std": float(values.std())} if len(flat) else None
+
+    quantiles = np.quantile(flat, QUANTILES).tolist() if len(flat) else None
+    return {"quantiles": quantiles and dict(zip(map(str, QUANTILES), quantiles, strict=True)),
+            "before": spread(flat), "after": spread(np.minimum(flat, clip)),
             "share_above_clip": float((flat > clip).mean()) if len(flat) else None,
             "histogram": np.histogram(flat, BINS)[0].tolist(), "not_finite": norms.size - len(flat)}
 
@@ -210,9 +195,6 @@ def follow(s: Study, seed: int, points: int, path: Path) -> list[dict[str, Any]]
     """Train, and return the distributions of norms over training.
 
     Args:
-      s: The study.
-      seed: Of everything random.
-      points: How many steps are described.
       path: The checkpoint, from which it goes on where there is one.
     """
     key, steps = jax.random.key(seed), s.config.steps
@@ -288,40 +270,40 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.norms", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="idx:mnist", help="images of the presets' shape")
-    parser.add_argument("--dpcgan", default="mnist-eps10-published", help="preset")
-    parser.add_argument("--dpgan", default="mnist-eps10-published", help="preset")
-    parser.add_argument("--gswgan", default="mnist-eps10", help="preset")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--steps", type=int, help="those of the preset if left out")
-    parser.add_argument("--critics", type=int, help="of GS-WGAN; those of the preset if left out")
-    parser.add_argument("--warm-steps", type=int, help="of GS-WGAN; the preset's if left out")
-    parser.add_argument("--batch", type=int, help="of DP-SGD; that of the preset if left out")
-    parser.add_argument("--points", type=int, default=60, help="steps whose norms are written")
-    parser.add_argument("--chunk", type=int, default=64, help="most units in one product")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sizes", default="small", help="names the record")
-    parser.add_argument("--out", type=Path, help="of checkpoints; runs/norms-DATA-SIZES")
-    parser.add_argument("--record", type=Path, help="of the record, instead of benchmarks/results")
-    args = parser.parse_args(argv)
-    stem = f"norms-{args.dataset.split(':')[-1]}-{args.sizes}"
-    args.out = args.out or Path("runs") / stem
-    args.record = args.record or common.RESULTS / f"{stem}.json"
+    script = common.Script("norms", __doc__, record="--record")
+    script.add_argument("--dataset", default="idx:mnist", help="images of the presets' shape")
+    script.add_argument("--dpcgan", default="mnist-eps10-published", help="preset")
+    script.add_argument("--dpgan", default="mnist-eps10-published", help="preset")
+    script.add_argument("--gswgan", default="mnist-eps10", help="preset")
+    script.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    script.add_argument("--steps", type=int, help="those of the preset if left out")
+    script.add_argument("--critics", type=int, help="of GS-WGAN; those of the preset if left out")
+    script.add_argument("--warm-steps", type=int, help="of GS-WGAN; the preset's if left out")
+    script.add_argument("--batch", type=int, help="of DP-SGD; that of the preset if left out")
+    script.add_argument("--points", type=int, default=60, help="steps whose norms are written")
+    script.add_argument("--chunk", type=int, default=64, help="most units in one product")
+    script.add_argument("--seed", type=int, default=0)
+    script.add_argument("--sizes", default="small", help="names the record")
+    script.add_argument("--out", type=Path, help="of checkpoints; runs/norms-DATA-SIZES")
+    args = script.begin(argv)
+    args.script, args.stem = script, f"norms-{args.dataset.split(':')[-1]}-{args.sizes}"
+    args.out = args.out or Path("runs") / args.stem
     return args
 
 
-def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: bool) -> Study:
-    """Return the study of one system on these records."""
+def configured(args: argparse.Namespace, name: str) -> tuple[str, presets.Preset, Any]:
+    """Return the preset of a system, and its configuration with what the command line changes."""
     system, fields = SYSTEMS[name]
     preset_name, preset = presets.get(system, getattr(args, system))
     wanted = {"steps": args.steps, "critics": args.critics, "warm_steps": args.warm_steps,
               "batch": args.batch if system != "gswgan" else None}
-    config = dataclasses.replace(preset.config, **fields, **{
+    return preset_name, preset, dataclasses.replace(preset.config, **fields, **{
         key: value for key, value in wanted.items()
         if value is not None and hasattr(preset.config, key)})
+
+
+def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: bool) -> Study:
+    system, (preset_name, preset, config) = SYSTEMS[name][0], configured(args, name)
     if not isinstance(dataset.spec, ImageSpec) or dataset.spec != preset.spec:
         raise UserError(f"--dataset {args.dataset} has records {dataset.spec}; preset "
                         f"{preset_name} of {system} is for {preset.spec}")
@@ -340,11 +322,15 @@ def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: b
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record and picture."""
     args = arguments(argv)
     cli.use_all_cores()
-    where, dataset = common.machine(), data.load(args.dataset)
-    known, variants = finished(args.record), {}
+    dataset, variants = data.load(args.dataset), dict[str, Any]()
+    known = args.script.earlier(args.stem).get("variants", {})
+
+    def save(variants: dict[str, Any]) -> Path:
+        return args.script.save({"dataset": args.dataset, "bins": BINS.tolist(),
+                                 "variants": variants}, [args.seed], args.stem)
+
     for name in args.systems:
         for clipped in (True, False):
             s = study(args, dataset, name, clipped)
@@ -355,37 +341,22 @@ def main(argv: list[str]) -> None:
             if known.get(title, {}).get("settings") == settings:
                 variants[title] = known[title]
                 continue
-            began, path = time.perf_counter(), checkpoint(args.out, title, settings)
+            clock, path = common.Stopwatch(), checkpoint(args.out, title, settings)
             rows = follow(s, args.seed, args.points, path)
             variants[title] = {"settings": settings, "rows": rows,
-                               "seconds_since_start": time.perf_counter() - began}
+                               "seconds_since_start": clock.seconds()}
             path.unlink(missing_ok=True)
             print(f"{title}: median norm {rows[0]['quantiles']['0.5']:.3g} at the first step, "
                   f"{rows[-1]['quantiles']['0.5']:.3g} at the last", flush=True)
-            write(args, argv, {**known, **variants}, where)
-    write(args, argv, variants, where)
-    draw(variants, BINS, args.record.with_suffix(".png"))
-    print(args.record)
+            save({**known, **variants})
+    path = save(variants)
+    draw(variants, BINS, path.with_suffix(".png"))
+    print(path)
 
 
 def checkpoint(out: Path, title: str, settings: dict[str, Any]) -> Path:
     """Return the checkpoint of a variant; other settings have another, and begin anew."""
     return out / f"{title.replace(', ', '-')}-{digest(settings)[:8]}.npz"
-
-
-def finished(record: Path) -> dict[str, Any]:
-    """Return the variants of an earlier record, by name."""
-    return json.loads(record.read_text())["results"]["variants"] if record.exists() else {}
-
-
-def write(args: argparse.Namespace, argv: list[str], variants: dict[str, Any],
-          where: dict[str, Any]) -> None:
-    """Write the record of the variants so far."""
-    places = ("--out", "--record")
-    shown = [a for i, a in enumerate(argv) if not a.startswith(places)
-             and (i == 0 or argv[i - 1] not in places)]
-    common.write(common.record("norms", shown, [args.seed], {
-        "dataset": args.dataset, "bins": BINS.tolist(), "variants": variants}, where), args.record)
 
 
 if __name__ == "__main__":

@@ -40,15 +40,6 @@ def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
     return [pm_of(evaluation[name]["accuracy"]) for name in classifiers]
 
 
-def embedded_table() -> str:
-    """Returns every method on glyphs, those that were run again by their new rows."""
-    rows = {row["method"]: row for stem in ("", "-changed", "-prototypes")
-            for row in results(f"embedded-glyphs{stem}")["rows"]}
-    return markdown(("method", "seconds", "accuracy (CNN)"), (
-        (shown_name(row["method"]), f"{row['seconds']:.0f}", f"{row['accuracy']:.2f}")
-        for row in rows.values()))
-
-
 def datalens_table() -> str:
     """Returns DataLens on glyphs and MNIST."""
     def row(stem: str) -> list[str]:
@@ -63,14 +54,6 @@ def datalens_table() -> str:
     return markdown(("data", "teachers", "epsilon, delta", "preset", "CNN", "MLP",
                      "real2real CNN"), map(row, (
         "images-glyphs-glyphs", "images-mnist-mnist-eps1-mean", "images-mnist-mnist-eps10-mean")))
-
-
-def utility_table() -> str:
-    """Returns DataLens's accuracy on glyphs at each budget."""
-    points = results("privacy-utility-datalens-glyphs-glyphs")["points"]
-    return markdown(("epsilon", "CNN", "steps", "training, s"), (
-        (f"{point['epsilon']:g}", pm_of(point["gen2real"]["cnn"]["accuracy"]), point["steps"],
-         f"{point['training_seconds']:.0f}") for point in points))
 
 
 def sweep_files() -> list[str]:
@@ -120,19 +103,6 @@ def sweep_table(stem: str) -> str:
                     map(line, rows))
 
 
-def gpate_table() -> str:
-    """Returns G-PATE on MNIST, by what is released of the votes."""
-    released = {"gnmax": "arg max behind a threshold (the paper)",
-                "mean": "mean of the noisy histogram",
-                "sum": "noisy sum of clipped projections, k 10",
-                "full": "noisy sum of clipped gradients",
-                "topk": "noisy sum of top-k signs, k 200"}
-    return markdown(("released", "preset", "MNIST CNN", "MNIST MLP"), (
-        (text, f"`mnist-eps1-{name}`",
-         *_scores(f"gpate-mnist-mnist-eps1-{name}", "gen2real", "cnn", "mlp"))
-        for name, text in released.items()))
-
-
 def critics_table() -> str:
     """Returns GS-WGAN and DP-GAN-DPAC at a proven epsilon, beside the papers' CNN."""
     rows = {"gswgan-glyphs-glyphs": "",
@@ -158,25 +128,6 @@ def critics_table() -> str:
     return markdown(("data", "system", "proven epsilon", "gen2real CNN", "gen2real MLP",
                      "real2gen CNN", "real2gen MLP", "paper's CNN at its claimed 10"),
                     map(row, rows))
-
-
-def tables_table() -> str:
-    """Returns G-PATE on tables."""
-    cases = {"tables-breast_cancer-breast_cancer": ("breast_cancer, 455 rows", "breast_cancer"),
-             "tables-adult-adult": ("Adult, 32,561 rows", "adult"),
-             "tables-train-credit-sample": ("credit card sample, 2,100 teachers",
-                                            "credit-sample"),
-             "tables-train-table": ("credit card sample, 400 teachers", "table")}
-
-    def cell(stem: str, name: str) -> str:
-        evaluation = results(stem)["evaluation"]
-        real = evaluation["real2real"][name]["auroc"]["mean"]
-        return f"{pm_of(evaluation['gen2real'][name]['auroc'], 2)} ({real:.2f})"
-
-    return markdown(("data", "preset", "runs", "LR", "AdaBoost", "Bagging", "MLP"), (
-        (data, f"`{preset}`", len(results(stem)["training_seconds"]),
-         *(cell(stem, name) for name in ("lr", "adaboost", "bagging", "mlp")))
-        for stem, (data, preset) in cases.items()))
 
 
 def credit_table() -> str:
@@ -220,72 +171,8 @@ def budget_table() -> str:
         row("datalens", "mnist-eps1"), row("datalens", "mnist-eps10"), gpate))
 
 
-def claimed_table() -> str:
-    """Returns the epsilon that papers claim beside that of a sound count."""
-    def cell(value: float | None) -> str:
-        return "" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
-
-    def name(row: dict[str, Any]) -> str:
-        as_run = ", as its code runs: two gradients, 1,000 fakes from step {:,} on"
-        return row["system"] + (as_run.format(row["t_c"]) if "t_c" in row else "")
-
-    return markdown(("system", "data", "critics", "steps", "fakes a step", "sigma",
-                     "claimed (classic conversion)", "as published (dp-accounting)",
-                     "public rotation", "published draws, if they become known"), (
-        (name(row), row["data"], f"{row['critics']:,}", f"{row['steps']:,}", row["batch"],
-         f"{row['sigma']:.3g}", cell(row["claimed_classic"]), cell(row["claimed"]),
-         cell(row["proven_rotation"]), cell(row.get("proven_draws_revealed")))
-        for row in results("claimed")["settings"]))
-
-
-def conversions_table() -> str:
-    """Returns what each paper's accounting gives by either conversion."""
-    def cell(value: float) -> str:
-        return f"{value:.3f}" if value < 1 else f"{value:,.2f}" if value < 1e4 else f"{value:,.0f}"
-
-    return markdown(("setting", "steps", "the paper's conversion", "dp-accounting", "target",
-                     "steps allowed, the paper's", "steps allowed, dp-accounting"), (
-        (row["setting"], f"{row['steps']:,}", cell(row["claimed_classic"]), cell(row["claimed"]),
-         f"{row['target']:,g}", f"{row['steps_allowed_classic']:,}", f"{row['steps_allowed']:,}")
-        for row in results("claimed")["conversions"]))
-
-
-def baselines_table() -> str:
-    """Returns the epsilon of baselines: stated, by their own code, and proven."""
-    return markdown(("system", "data", "steps", "sigma", "stated", "by its own code",
-                     "proven, with one clip over all weights"), (
-        (f"`{row['system']}`, {row['paper']}", row["data"], f"{row['steps']:,}",
-         f"{row['sigma']:g}", f"{row['stated']:g}", f"{row['by_its_code']:.2f}",
-         f"{row['proven']:.2f}")
-        for row in results("claimed")["baselines"]))
-
-
-def papers_table() -> str:
-    """Returns the rounds that the budget of each published setting buys, by three accounts."""
-    return markdown(("method", "presets", "epsilon", "delta", "sigma",
-                     "steps by the paper's formula", "by dp-accounting", "proven here"), (
-        (f"`{row['method']}`", ", ".join(f"`{name}`" for name in row["presets"]),
-         f"{row['epsilon']:g}", f"{row['delta']:g}", f"{row['sigma']:g}", f"{row['paper']:,}",
-         f"{row['dp_accounting']:,}", f"{row['proven']:,}")
-        for row in results("claimed")["papers"]))
-
-
-def codes_table() -> str:
-    """Returns codes that people run: what they claim, what is sound, and what is wrong."""
-    def sound(row: dict[str, Any]) -> str:
-        if "sound" not in row:
-            return f"at least {row['certified_by_others']:g}, certified by {row['how']}"
-        return f"{row['sound']:,.3g} ({row['how']})"
-
-    return markdown(("code", "claimed epsilon", "counted soundly", "what is wrong"), (
-        (row["code"], f"{row['claimed']:g}", sound(row), row["wrong"])
-        for row in results("claimed")["codes"]))
-
-
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
-    embedded_table, datalens_table, utility_table, sweep_table, gpate_table,
-    critics_table, tables_table, credit_table, budget_table, claimed_table, baselines_table,
-    conversions_table, papers_table, codes_table)}
+    datalens_table, sweep_table, critics_table, credit_table, budget_table)}
 
 
 # How far the systems on images are from what is published.
@@ -325,21 +212,10 @@ ROWS = {**_OF_TEACHERS, **{f"prototypes-{_ANSWERS[method]}": row
 answers they have; of the last two there is one for each
 data set, at epsilon 10."""
 CNN = "gen2real.cnn.accuracy"
-LEARNED = {"mixture": "images of `mixture`",
-           "directions": "its records, in the directions that were released",
-           "frequencies": "its records, in the frequencies that were released",
-           "records": "its records"}
-"""The images that a CNN learns from, by their names in `benchmarks.headroom`."""
 
 
 def _head(*before: str) -> tuple[str, ...]:
     return (*before, *(f"{DATA_NAMES[data]}, epsilon {epsilon:g}" for data, epsilon in CELLS))
-
-
-def published_table() -> str:
-    """Returns what others published without public data."""
-    return markdown(_head("system"), ([name, *(f"{score:.3f}" for score in scores)]
-                                      for name, scores in PUBLISHED.items()))
 
 
 def distance_table() -> str:
@@ -365,15 +241,6 @@ def _difference(ours: float, theirs: float) -> str:
     return f"{ours:.3f} ({ours - theirs:+.3f})"
 
 
-def headroom_table() -> str:
-    """Returns what a mixture's images teach, and what its records would in its directions."""
-    found = {(row["dataset"], row["epsilon"]): row["accuracy"]
-             for row in results("headroom")["rows"]}
-    return markdown(_head("a CNN learns from"), (
-        [text, *(f"{found[cell][kind]:.3f}" if cell in found else "" for cell in CELLS)]
-        for kind, text in LEARNED.items()))
-
-
 def lost_within() -> str:
     """Returns the least and the largest share of the gap that lies in the released directions."""
     each = [row["accuracy"] for row in results("headroom")["rows"]]
@@ -383,7 +250,6 @@ def lost_within() -> str:
 
 
 def own_papers_table() -> str:
-    """Returns the systems of the papers beside their papers' rows and ten noisy class means."""
     yardstick = {(row["dataset"], row["epsilon"]): row["accuracy"]["mean"]
                  for row in results("nearest_mean")["rows"]}
     lines = [["ten noisy class means", *(f"{yardstick[cell]:.3f}" for cell in CELLS)]]
@@ -409,20 +275,8 @@ def _ours(method: str, data: str, epsilon: float) -> tuple[float, bool]:
     return max(found)
 
 
-def warp_table() -> str:
-    """Returns what a CNN learns from `mixture` with and without what its presets set by hand."""
-    labels = {"preset": "as the preset", "not moved": "not moved (`warp` 0)",
-              "settings for any images": "the settings of other images (`images-eps...`)"}
-    columns = [{row["label"]: row["metrics"][CNN] for row in results(
-        f"sweep-mixture-{data}-eps{epsilon:g}-warp")["rows"]} for data, epsilon in CELLS]
-    return markdown(_head("setting"), ([text, *(
-        f"{column[label]['mean']:.3f} ± {column[label]['std']:.3f}" for column in columns)]
-        for label, text in labels.items()))
-
-
 DISTANCES: dict[str, Callable[[], str]] = {table.__name__: table for table in (
-    published_table, distance_table, headroom_table, lost_within, own_papers_table,
-    warp_table)}
+    distance_table, lost_within, own_papers_table)}
 
 
 # The scores of methods on public data, by the results files, for `train --dry-run` to quote.
@@ -502,6 +356,19 @@ def opacus_ratio(network: str) -> float:
     """Returns the time of Opacus's clipped gradients over that of its plain ones."""
     seconds = results("gradients")["opacus"][network]
     return seconds["records"]["median"] / seconds["plain"]["median"]
+
+
+def spread(stem: str, label: str) -> str:
+    """Returns the accuracy of a CNN for a row of a sweep, with its deviation."""
+    score = next(row for row in results(stem)["rows"] if row["label"] == label)["metrics"][CNN]
+    return f"{score['mean']:.3f} ± {score['std']:.3f}"
+
+
+def brief(value: float, small: float = 100) -> str:
+    """Returns a number with two digits below `small`, and three below 1 of large limits."""
+    if value < 1 and small > 100:
+        return f"{value:.3f}"
+    return f"{value:,.2f}" if value < small else f"{value:,.0f}"
 
 
 def swept(stem: str, label: str, metric: str = "gen2real.cnn.accuracy") -> str:
@@ -614,6 +481,10 @@ def figures(up: str) -> dict[str, Any]:
         "curves_table": systems_curves.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
+        "embedded": {row["method"]: row for stem in ("", "-changed", "-prototypes")
+                     for row in results(f"embedded-glyphs{stem}")["rows"]}.values(),
+        "head": lambda *before: markdown(_head(*before), ()), "columns": CELLS,
+        "published": PUBLISHED, "spread": spread, "brief": brief, "shown_name": shown_name,
         **TABLES, **DISTANCES}
 
 
@@ -642,7 +513,6 @@ def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
 
 
 def main() -> None:
-    """Writes the pages, or names those that differ."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; compare")
     check = parser.parse_args().check

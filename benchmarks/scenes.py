@@ -10,7 +10,6 @@ anybody can make the same ones.
 
 from __future__ import annotations
 
-import argparse
 import colorsys
 import math
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from benchmarks import common
 from dpgen_jax.core import cli
 from dpgen_jax.core.errors import UserError
 
@@ -41,12 +41,7 @@ def names(classes: int) -> list[str]:
 
 
 def scene(label: int, rng: np.random.Generator) -> Image.Image:
-    """Return an image of a class.
-
-    Args:
-      label: The class, from 0 on.
-      rng: The source of the place, size, angle, hues, light and grain.
-    """
+    """Return an image of a class."""
     hue = (label * GOLDEN + rng.normal(0, 0.02)) % 1
     behind = (hue + 0.35 + 0.3 * (label // len(CORNERS) % 2) + rng.normal(0, 0.02)) % 1
     light = rng.uniform(0.6, 1)
@@ -71,14 +66,7 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
     """Write a data set.
 
     Args:
-      folder: The folder of the data set, which must not be there.
-      classes: The number of classes.
       images: The number of training images, dealt to the classes in equal shares.
-      seed: The seed of all images and of their order.
-
-    Raises:
-      UserError: The folder is there, or there are too few images for all classes to be in both
-        parts.
     """
     if not 1 <= classes <= int(images * TEST_SHARE):
         raise UserError(f"{images} images of {classes} classes, of which one in "
@@ -100,13 +88,12 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write a data set."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    script = common.Script("scenes", __doc__, record=None)
+    script.add_argument("folder", type=Path)
+    script.add_argument("--classes", type=int, default=10)
+    script.add_argument("--images", type=int, default=5000)
+    script.add_argument("--seed", type=int, default=0)
+    args = script.begin(argv)
     print(write(args.folder, args.classes, args.images, args.seed))
 
 

@@ -13,12 +13,12 @@ character once more. Training and test parts are made of different digits.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from benchmarks import common
 from dpgen_jax.core import cli
 
 SIDE, DIGITS, LETTERS = 28, 10, 26
@@ -41,9 +41,6 @@ def character(digit: np.ndarray, label: int, how: dict[str, float], rng: np.rand
 
     Args:
       digit: float [8, 8], from 0 to 16, of the digit that stands for the label.
-      label: From 0 to 61.
-      how: The writer's style.
-      rng: Of the noise.
     """
     turned = np.rot90(digit, _letter(label) // DIGITS + 1 if label >= DIGITS else 0)
     size = round(how["size"] * (0.75 if label >= DIGITS + LETTERS else 1))
@@ -78,10 +75,7 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
     """Write both files.
 
     Args:
-      folder: Where to.
-      writers: The number of writers.
       images: About how many training images each has; a third as many test images.
-      seed: Decides all of it.
     """
     import h5py
     from sklearn.datasets import load_digits
@@ -106,13 +100,12 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the files and print the path of the training file."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--writers", type=int, default=60)
-    parser.add_argument("--images", type=int, default=24, help="training images of a writer")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    script = common.Script("small_femnist", __doc__, record=None)
+    script.add_argument("folder", type=Path)
+    script.add_argument("--writers", type=int, default=60)
+    script.add_argument("--images", type=int, default=24, help="training images of a writer")
+    script.add_argument("--seed", type=int, default=0)
+    args = script.begin(argv)
     print(write(args.folder, args.writers, args.images, args.seed))
 
 

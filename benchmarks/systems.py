@@ -14,10 +14,9 @@ where the row's unit says so. Non-private rows have epsilon "inf".
 
 A row whose training takes less than a quarter of an hour is trained three times, another one once,
 or each as often as --repeats says; it shows the mean, with its 95 % interval over the trainings.
-With --more, the one training of a row that has a file counts, where its run folder is gone. With
---short a system whose preset takes long takes fewer steps, for which less noise is found, so that a
-row takes minutes on a laptop; a row tells the steps of both. No preset is for images in colour:
-each system takes the settings that a user gets who names none.
+With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
+that a row takes minutes on a laptop; a row tells the steps of both. No preset is for images in
+colour: each system takes the settings that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -44,7 +43,46 @@ from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 
-# The results files of `benchmarks.systems`: one for each row, in results/systems.
+REPLACE_ONE = "replace-one"
+DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
+COLOUR: Mapping[str, tuple[str, ...]] = {
+    "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10"),
+    **{name: (f"folder:runs/{name}", f"--class-names={','.join(scenes.names(classes))}")
+       for name, (classes, _) in scenes.SETS.items()}}
+"""Data sets, as --dataset and the flags behind it name them."""
+DATA_SETS = (*DATA, *COLOUR)
+"""In the order of their columns."""
+FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {
+    name: Facts("", ImageSpec(scenes.SIDE, scenes.SIDE, 3, classes), images)
+    for name, (classes, images) in scenes.SETS.items()}
+ANSWERS = ("gradients", "signs", "votes")
+"""The answers of `prototypes`: each is a row of its own, METHOD-ANSWER."""
+PRESETS = {**{f"prototypes-{answer}": f"{{data}}-eps{{epsilon:g}}-{answer}" for answer in ANSWERS},
+           "datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
+           "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
+           "dcgan": "{data}-small"}
+SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
+         "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
+"""Steps of some minutes on two cores."""
+SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
+QUICK = 900
+"""Seconds of a training, below which a row is the mean of `REPEATS` trainings."""
+REPEATS = 3
+EPSILONS = (1.0, 10.0)
+METRICS = ("gen2real", "fidelity")
+CLASSIFIERS = ("topagg_sgd",)
+ALIKE = ("preset", "steps", "relation", "unit", "proven_epsilon", "setting")
+"""Entries that trainings of one row share."""
+IN_COLOUR = ("mixture", "dpmerf", "dpgan")
+METHODS = tuple(row for name in methods.NAMES if name not in CLASSIFIERS and any(
+    preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values())
+    for row in ([f"{name}-{answer}" for answer in ANSWERS] if name == "prototypes" else [name]))
+"""All generators that have a preset for such images."""
+WITH_RELATIONS = tuple(name for name in METHODS if name in methods.NAMES and any(
+    hasattr(preset.config, "relation") for preset in presets.all_of(name).values()))
+"""Methods whose users choose the relation of neighbours."""
+
+# The results files: one for each row, in results/systems.
 #
 # METHOD-DATA-epsEPSILON.json is of the fast evaluation and replaced records; `-full` and
 # `-zero-out` behind it are of the full evaluation and of the weaker promise. A file has one row and
@@ -53,11 +91,8 @@ from dpgen_jax.release.bundle import load
 # command and the commit of the call that last collected them with others; their `trained_with` is
 # their own.
 
-REPLACE_ONE = "replace-one"
-
-
 def row_name(method: str, data: str, epsilon: float, full: bool = False, relation: str = REPLACE_ONE
-         ) -> str:
+             ) -> str:
     """Return the name of a row's file, without its ending."""
     return (f"{method}-{data}-eps{epsilon:g}{'-full' * full}"
             f"{f'-{relation}' * (relation != REPLACE_ONE)}")
@@ -65,28 +100,23 @@ def row_name(method: str, data: str, epsilon: float, full: bool = False, relatio
 
 def row_words(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
     """Return the flags of `benchmarks.systems` that make one row."""
-    method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
-    named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
-    return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
+    epsilon = float(row["epsilon"])
+    return ["--methods", row["method"], "--dataset", row["dataset"],
+            *([] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]),
+            *["--full"] * args.full,
             "--metrics", *args.metrics, "--classifiers", *args.classifiers,
-            "--seeds", str(args.seeds), *["--more"] * args.more,
-            *["--short"] * row.get("short", False),
+            "--seeds", str(args.seeds), *["--short"] * row.get("short", False),
             *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
             *[f"--repeats={args.repeats}"] * bool(args.repeats),
             *[f"--relation={args.relation}"] * (args.relation != REPLACE_ONE)]
 
 
 def rows_folder() -> Path:
-    """Return the folder of all rows."""
     return common.RESULTS / "systems"
 
 
 def write_row(named: str, record: dict[str, Any]) -> Path:
-    """Write the record of a row.
-
-    A row that failed, or has fewer trainings or metrics than the one that is there, is printed,
-    and what was measured stays.
-    """
+    """Write the record of a row, unless it failed or has less than the one that is there."""
     path = rows_folder() / f"{named}.json"
     if path.exists() and _poorer(record["results"]["row"], read_json(path)["results"]["row"]):
         print(f"{path.name} stays: it has more trainings or metrics; delete it to replace it")
@@ -94,22 +124,8 @@ def write_row(named: str, record: dict[str, Any]) -> Path:
     return common.write(record, path)
 
 
-def recorded_row(args: argparse.Namespace, method: str, data: str, epsilon: float
-            ) -> dict[str, Any] | None:
-    """Return the row that a file has, where it is of one training with the metrics that are asked.
-
-    Its run folder need not be there. None for a row of several trainings, which has no scores of
-    each, for one that failed and where there is none.
-    """
-    path = rows_folder() / f"{row_name(method, data, epsilon, args.full, args.relation)}.json"
-    row = read_json(path)["results"]["row"] if path.exists() else {}
-    single = "error" not in row and row.get("repeats", 1) == 1
-    return row if single and set(args.metrics) <= row.keys() else None
-
-
 def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
-    """Whether a row has less than one that is there."""
-    metrics = [{name for name in ("gen2real", "fidelity") if one.get(name)} for one in (row, there)]
+    metrics = [{name for name in METRICS if one.get(name)} for one in (row, there)]
     return "error" not in there and (
         "error" in row or metrics[0] < metrics[1]
         or row.get("repeats", 1) < there.get("repeats", 1))
@@ -117,13 +133,6 @@ def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
 
 def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_ONE
              ) -> list[dict[str, Any]]:
-    """Return the rows of these data sets that have a file, by method, data set and epsilon.
-
-    Args:
-      data: Names of data sets.
-      full: Whether those of the full evaluation, or those of the fast one.
-      relation: Of neighbours.
-    """
     rows = []
     for path in rows_folder().glob("*.json"):
         row = read_json(path)["results"]["row"]
@@ -134,10 +143,6 @@ def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_
 
 
 # The rows of `benchmarks.systems` as a table and as a picture.
-
-DATA_SETS = ("mnist", "fashion", "cifar", *scenes.SETS)
-"""In the order of their columns."""
-
 
 def half_width(values: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of a mean, by Student's t distribution."""
@@ -203,89 +208,46 @@ def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable
                               f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
 
 
-DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
-COLOUR: Mapping[str, tuple[str, ...]] = {
-    "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10"),
-    **{name: (f"folder:runs/{name}", f"--class-names={','.join(scenes.names(classes))}")
-       for name, (classes, _) in scenes.SETS.items()}}
-"""Data sets, as --dataset and the flags behind it name them."""
-ANSWERS = ("gradients", "signs", "votes")
-"""The answers of `prototypes`: each is a row of its own, METHOD-ANSWER."""
-FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {
-    name: Facts("", ImageSpec(scenes.SIDE, scenes.SIDE, 3, classes), images)
-    for name, (classes, images) in scenes.SETS.items()}
-PRESETS = {**{f"prototypes-{answer}": f"{{data}}-eps{{epsilon:g}}-{answer}" for answer in ANSWERS},
-           "datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
-           "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
-           "dcgan": "{data}-small"}
-# Some minutes on two cores.
-SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
-         "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
-SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
-QUICK = 900
-"""Seconds of a training, below which a row is the mean of `REPEATS` trainings."""
-REPEATS = 3
-EPSILONS = (1.0, 10.0)
-METRICS = ("gen2real", "fidelity")
-CLASSIFIERS = ("topagg_sgd",)
-ALIKE = ("preset", "steps", "relation", "unit", "proven_epsilon", "setting")
-"""Entries that trainings of one row share."""
-IN_COLOUR = ("mixture", "dpmerf", "dpgan")
-METHODS = tuple(row for name in methods.NAMES if name not in CLASSIFIERS and any(
-    preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values())
-    for row in ([f"{name}-{answer}" for answer in ANSWERS] if name == "prototypes" else [name]))
-"""All generators that have a preset for such images."""
-# Methods whose users choose the relation of neighbours.
-WITH_RELATIONS = tuple(name for name in METHODS if name in methods.NAMES and any(
-    hasattr(preset.config, "relation") for preset in presets.all_of(name).values()))
-
+# From a row to its trainings.
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/systems"),
-                        help="folder of the run folders; runs/systems, and runs/systems-zero-out "
-                             "for that relation, if none is named")
-    parser.add_argument("--methods", nargs="+", choices=METHODS,
+    script = common.Script("systems", __doc__, record=None)
+    script.add_argument("--out", type=Path, help="folder of the run folders; runs/systems, and "
+                        "runs/systems-zero-out for that relation, if none is named")
+    script.add_argument("--methods", nargs="+", choices=METHODS,
                         help="all that have presets for such images, or those of IN_COLOUR")
-    parser.add_argument("--dataset", "--data", dest="data", nargs="+", default=list(DATA),
-                        choices={**DATA, **COLOUR})
-    parser.add_argument("--epsilon", "--epsilons", dest="epsilons", type=float, nargs="+",
+    script.add_argument("--dataset", "--data", dest="data", nargs="+", default=list(DATA),
+                        choices=DATA_SETS)
+    script.add_argument("--epsilon", "--epsilons", dest="epsilons", type=float, nargs="+",
                         default=EPSILONS)
-    parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
-    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS)
-    parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
-    parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
-    parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
-    parser.add_argument("--repeats", type=int,
+    script.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
+    script.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS)
+    script.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
+    script.add_argument("--seeds", type=int, default=2, help="of the classifiers")
+    script.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
+    script.add_argument("--repeats", type=int,
                         help="trainings of each row, each of which spends the row's epsilon; if "
                              f"left out, {REPEATS} where one takes less than {QUICK // 60} minutes")
-    parser.add_argument("--more", action="store_true",
-                        help="count the training that a row's file has, where its run folder is "
-                             "not here, and train the others")
-    parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
-    parser.add_argument("--relation", choices=(REPLACE_ONE, "zero-out"),
-                        default=REPLACE_ONE,
+    script.add_argument("--short", action="store_true", help="new runs take fewer steps")
+    script.add_argument("--relation", choices=(REPLACE_ONE, "zero-out"), default=REPLACE_ONE,
                         help="of neighbours; zero-out for methods that have it")
-    parser.add_argument("--collect", action="store_true",
-                        help="train nothing: evaluate and write what is there")
-    parser.add_argument("--draw", action="store_true",
+    script.add_argument("--draw", action="store_true",
                         help="also draw images of the systems, for these data and epsilons")
-    args = parser.parse_args(argv)
+    args = script.begin(argv)
     if 0 < len(set(args.data) & set(COLOUR)) < len(set(args.data)):
-        parser.error(f"--dataset {' '.join(args.data)}: images in colour have other methods; name "
+        script.error(f"--dataset {' '.join(args.data)}: images in colour have other methods; name "
                      "them alone")
     if args.repeats is not None and args.repeats < 1:
-        parser.error(f"--repeats {args.repeats}: at least 1")
+        script.error(f"--repeats {args.repeats}: at least 1")
+    zero_out = args.relation != REPLACE_ONE
     without = [name for name in args.methods or () if name not in WITH_RELATIONS]
-    if args.relation != REPLACE_ONE and without:
-        parser.error(f"--relation {args.relation}: {', '.join(without)} has replace-one alone; "
+    if zero_out and without:
+        script.error(f"--relation {args.relation}: {', '.join(without)} has replace-one alone; "
                      f"it is for {', '.join(WITH_RELATIONS)}")
     args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
-    if args.relation != REPLACE_ONE:
+    if zero_out:
         args.methods = [name for name in args.methods if name in WITH_RELATIONS]
-        if args.out == parser.get_default("out"):
-            args.out = args.out.with_name(f"{args.out.name}-{args.relation}")
+    args.out = args.out or Path("runs", "systems" + f"-{args.relation}" * zero_out)
     return args
 
 
@@ -320,29 +282,24 @@ def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -
     return out / f"{method}-{data}-eps{epsilon:g}{f'-{number}' * bool(number)}"
 
 
-def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
-             ) -> dict[str, Any] | None:
+def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float) -> dict[str, Any]:
     """Return a row whose scores are means over its trainings, or `row` of a single one.
 
     Returns:
-      The row of the mean, with its deviation between trainings; the row of the first training that
-      failed; None where there is none, and none is trained.
+      The row of the mean, with its deviation between trainings; or that of a training that failed.
     """
-    gone = not training.is_begun(folder(args.out, method, data, epsilon))
-    counted = recorded_row(args, method, data, epsilon) if args.more and gone else None
-    first = counted or row(args, method, data, epsilon)
-    if first is None or "error" in first:
+    each = [row(args, method, data, epsilon)]
+    first = each[0]
+    if "error" in first:
         return first
     times = args.repeats or (REPEATS if first["training_seconds"] < QUICK else 1)
-    further = (row(args, method, data, epsilon, number) for number in range(1, times))
-    each = [first, *(one for one in further if one)]
+    each += [row(args, method, data, epsilon, number) for number in range(1, times)]
     failed = [one for one in each if "error" in one]
     if failed or len(each) == 1:
         return next(iter(failed), first)
-    unlike = [one for one in each if any(one.get(key) != first.get(key) for key in ALIKE)]
-    if unlike:
+    if any(one.get(key) != first.get(key) for one in each for key in ALIKE):
         return first | {"error": f"its trainings are unlike in one of {', '.join(ALIKE)}; train "
-                                 "it anew, with another --out and without --more"}
+                                 "it anew, with another --out"}
     took = [one["training_seconds"] for one in each]
     return first | {name: over_runs([one[name] for one in each]) for name in args.metrics} | {
         "repeats": len(each), "training_seconds": sum(took) / len(took),
@@ -351,13 +308,8 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
 
 
 def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number: int = 0
-        ) -> dict[str, Any] | None:
-    """Train and evaluate one system.
-
-    Returns:
-      The row of the run, or the reason why it failed; None where there is no run, and none is
-      trained.
-    """
+        ) -> dict[str, Any]:
+    """Train and evaluate one system; return its row, or the reason why it failed."""
     result = {"method": method, "dataset": data, "epsilon": to_json(epsilon), "short": args.short}
     try:
         preset, named, usual = settings(method, data, epsilon)
@@ -376,8 +328,6 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     if fewer:
         fewer.append("--sigma=None")  # the noise is found for these steps and this relation
     try:
-        if args.collect and not training.is_finished(run):
-            return None
         training.finish(run, trained_as(method), *named, *words, f"--epsilon={epsilon}", *fewer)
         measured = evaluated(args, run, words)
         privacy = read_json(run / "release" / "privacy.json")
@@ -418,33 +368,23 @@ def answers(args: argparse.Namespace, measured: Mapping[str, Any]) -> bool:
             and all(len(score["values"]) == args.seeds for score in accuracies.values()))
 
 
-def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
-    """Return method, data set and epsilon of each row; what has no privacy has one row."""
-    return list(dict.fromkeys(
-        (method, data, math.inf if method == "dcgan" else epsilon)
-        for epsilon in args.epsilons for data in args.data for method in args.methods))
-
-
 def main(argv: list[str] | None = None) -> None:
-    """Run the benchmark and write its records."""
     args = arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.repeats != 1 and not args.collect:
+    if args.repeats != 1:
         print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
               "each time for its whole epsilon: as often that is spent on them")
-    for name in () if args.collect else scenes.SETS.keys() & set(args.data):
+    for name in scenes.SETS.keys() & set(args.data):
         if not (made := Path("runs") / name).exists():
             scenes.write(made, *scenes.SETS[name])
     done: list[dict[str, Any]] = []
-    for case in cases(args):
-        where, result = common.machine(), repeated(args, *case)
-        if result is None:
-            continue
-        done.append(result)
-        write_row(
-            row_name(*case, args.full, args.relation),
-            common.record("systems", row_words(args, result), range(args.seeds),
-                          {"row": result}, where))
+    for case in dict.fromkeys((method, data, math.inf if method == "dcgan" else epsilon)
+                              for epsilon in args.epsilons for data in args.data
+                              for method in args.methods):
+        where = common.machine()
+        done.append(repeated(args, *case))
+        write_row(row_name(*case, args.full, args.relation), common.record(
+            "systems", row_words(args, done[-1]), range(args.seeds), {"row": done[-1]}, where))
         print(table(done), flush=True)
     trained = dict.fromkeys((row["dataset"], row["epsilon"]) for row in done
                             if "steps" in row and row["epsilon"] != "inf")

@@ -23,7 +23,6 @@ Curves = dict[str, dict[float, dict[str, Any]]]
 
 
 def curves(data: str) -> Curves:
-    """Returns a CNN's accuracy by method and epsilon, of methods with more than two epsilons."""
     found: Curves = {}
     for row in system_rows():
         if row["dataset"] == data and math.isfinite(epsilon := float(row["epsilon"])):

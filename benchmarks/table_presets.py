@@ -33,20 +33,21 @@ from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run import lifecycle
 
 
-def arguments() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--method", default="gpate")
-    parser.add_argument("--preset", required=True)
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--schema")
-    parser.add_argument("--leave-out", metavar="COLUMN", help="of the schema, and not learned")
-    parser.add_argument("--test-csv")
-    parser.add_argument("--test-fraction", type=float)
-    parser.add_argument("--delta", type=float, help="the preset's if left out")
-    parser.add_argument("--runs", "--repeats", type=int, default=3, help="trainings")
-    parser.add_argument("--samples", type=int, default=10_000)
-    return parser.parse_args()
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    script = common.Script("table_presets", __doc__, record=None)
+    script.add_argument("--method", default="gpate")
+    script.add_argument("--preset", required=True)
+    script.add_argument("--dataset", required=True)
+    script.add_argument("--schema")
+    script.add_argument("--leave-out", metavar="COLUMN", help="of the schema, and not learned")
+    script.add_argument("--test-csv")
+    script.add_argument("--test-fraction", type=float)
+    script.add_argument("--delta", type=float, help="the preset's if left out")
+    script.add_argument("--runs", "--repeats", type=int, default=3, help="trainings")
+    script.add_argument("--samples", type=int, default=10_000)
+    args = script.begin(argv)
+    args.script = script
+    return args
 
 
 def loaded(args: argparse.Namespace) -> data.Dataset:
@@ -61,11 +62,7 @@ def loaded(args: argparse.Namespace) -> data.Dataset:
 
 
 def without(source: str | None, column: str) -> Any:
-    """Return the document of a schema with one column as an identifier, which nothing reads.
-
-    Raises:
-      UserError: There is no schema, or no such column in it.
-    """
+    """Return the document of a schema with one column as an identifier, which nothing reads."""
     path = schema.PACKAGED / f"{source}.yaml" if source in schema.NAMES else source
     document = schema.document(str(path)) if path else {"columns": {}}
     if column not in document["columns"]:
@@ -106,42 +103,32 @@ def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
             if isinstance(value, dict) else value for key, value in first.items()}
 
 
-def earlier(path: Path, rec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs of a record that the same command wrote with the same configuration."""
-    if not path.exists():
-        return []
-    known = json.loads(path.read_text())
-    same = (known["command"] == rec["command"]
-            and known["results"].get("preset") == rec["results"]["preset"])
-    return known["results"]["runs"] if same else []
-
-
-def main() -> None:
-    """Run what is missing of the benchmark, and write its record after each run."""
-    args = arguments()
+def main(argv: list[str] | None = None) -> None:
+    args = arguments(argv)
     cli.use_all_cores()
-    dataset = loaded(args)
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value]
+    dataset, script = loaded(args), args.script
     method = "" if args.method == "gpate" else f"{args.method}-"
-    path = common.RESULTS / f"tables-{dataset.name}-{method}{args.preset}.json"
+    stem = f"tables-{dataset.name}-{method}{args.preset}"
     preset = to_json(presets.get(args.method, args.preset)[1])
-    rec = common.record("table_presets", flags, range(args.runs), {"preset": preset},
-                        common.machine())
-    runs = earlier(path, rec)
+    asked = [word for word in script.words if not word.startswith(("--runs", "--repeats"))]
+    known = script.earlier(stem)
+    same = (known.get("asked"), known.get("preset")) == (asked, preset)
+    runs = known["runs"] if same else []
     while len(runs) < args.runs:
         release, took = train(args, dataset)
         runs.append({"privacy": to_json(release.privacy), "training_seconds": took,
                      "evaluation": evaluate(args, dataset, release, len(runs))})
         auroc = {name: v["auroc"]["mean"] for name, v in runs[-1]["evaluation"]["gen2real"].items()}
         print(f"run {len(runs)}: {took:.0f} s, AUROC {auroc}", flush=True)
-        rec["results"] = {
-            "dataset": dataset.name, "preset": preset, "privacy": runs[-1]["privacy"],
+        script.save({
+            "dataset": dataset.name, "asked": asked, "preset": preset,
+            "privacy": runs[-1]["privacy"],
             "training_seconds": [run["training_seconds"] for run in runs],
             "peak_bytes": common.peak_bytes(),
             "randomness_of_training": runs[-1]["privacy"]["noise_source"],
-            "evaluation": over_runs([run["evaluation"] for run in runs]), "runs": runs}
-        common.write(rec, path)
+            "evaluation": over_runs([run["evaluation"] for run in runs]), "runs": runs},
+            range(args.runs), stem)
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

@@ -43,20 +43,19 @@ CURVES = {"independent": "data-independent (Theorem 3)",
 
 
 def arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.topagg_bound", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="mnist-eps1", help="one that releases signs")
-    parser.add_argument("--dataset", default="idx:mnist")
-    parser.add_argument("--run", type=Path, help="a finished run, instead of training one")
-    parser.add_argument("--out", type=Path, help="the run folder; runs/topagg-bound-PRESET-DIGEST, "
+    """Return the options, and further flags, which go to the training."""
+    script = common.Script("topagg_bound", __doc__, record="--record")
+    script.add_argument("--preset", default="mnist-eps1", help="one that releases signs")
+    script.add_argument("--dataset", default="idx:mnist")
+    script.add_argument("--run", type=Path, help="a finished run, instead of training one")
+    script.add_argument("--out", type=Path, help="the run folder; runs/topagg-bound-PRESET-DIGEST, "
                         "another one for a changed preset")
-    parser.add_argument("--state", default="device", choices=get_args(State), help="as in train")
-    parser.add_argument("--record", type=Path, help="of the record, instead of benchmarks/results")
-    args, more = parser.parse_known_args(argv)
+    script.add_argument("--state", default="device", choices=get_args(State), help="as in train")
+    args, more = script.begin_with_more(argv)
     known = digest({"dataset": args.dataset, "flags": more,
                     "preset": to_json(presets.get("datalens", args.preset)[1])})
     args.out = args.out or Path("runs") / f"topagg-bound-{args.preset}-{known[:10]}"
+    args.script = script
     return args, more
 
 
@@ -98,7 +97,7 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     if not args.run:
         training.finish(root, "datalens", "--preset", args.preset, "--dataset", args.dataset,
                         "--state", args.state, *more)
-    return costs.data_dependent_reading(root)
+    return costs.data_dependent_reading(root).record()
 
 
 def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Path) -> None:
@@ -140,26 +139,19 @@ def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Pat
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record and picture."""
     args, more = arguments(argv)
     if mechanism_of(args.preset) is None:
         raise UserError(f"--preset {args.preset} releases no signs of noisy sums; use a published "
                         "one, such as mnist-eps1")
-    where = common.machine()
     best = {name: row for name in presets.all_of("datalens") if (row := by_dimension(name))}
     read = reading(args, more)
-    config = read_json(RunFolder(args.run or args.out).config)
-    results = {"dataset": args.dataset, "preset": args.preset, "published_best_case": best,
-               "config": config["config"],
-               **{name: read[name] for name in ("by round", "data_dependent", "data_independent",
-                                                "votes")}}
-    stem = f"topagg-bound-{args.dataset.split(':')[-1]}-{args.preset}"
-    path = args.record or common.RESULTS / f"{stem}.json"
-    shown = ["--preset", args.preset, "--dataset", args.dataset,
-             *(["--run", "RUN"] if args.run else []), *more]
-    common.write(common.record("topagg_bound", shown, [], results, where), path)
-    title = f"{args.preset}, {results['config']['teachers']} teachers"
-    draw(best, read, title, path.with_suffix(".png"))
+    config = read_json(RunFolder(args.run or args.out).config)["config"]
+    path = args.script.save({
+        "dataset": args.dataset, "preset": args.preset, "published_best_case": best,
+        "config": config, **{name: read[name] for name in (
+            "by round", "data_dependent", "data_independent", "votes")}},
+        stem=f"topagg-bound-{args.dataset.split(':')[-1]}-{args.preset}")
+    draw(best, read, f"{args.preset}, {config['teachers']} teachers", path.with_suffix(".png"))
     print(path)
 
 

@@ -46,8 +46,6 @@ def finish(run: Path, method: str, *words: Any) -> Path:
 
     Args:
       run: Its folder; the checkpoints in it are not kept.
-      method: The method.
-      *words: The flags of `dpgen_jax.train`, without those of folder and resumption.
     """
     if not is_finished(run):
         resume = ["--resume"] if is_begun(run) else []
@@ -60,10 +58,6 @@ def finish(run: Path, method: str, *words: Any) -> Path:
 
 def run(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
     """Train in this process, or go on with a run that was begun.
-
-    Args:
-      request: What is asked for, with the folder of the run.
-      dataset: The records.
 
     Raises:
       UserError: As `lifecycle.run`.

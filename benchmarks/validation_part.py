@@ -10,13 +10,13 @@ a hash of each record decides, as `--test-fraction` does.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks import common
 from dpgen_jax import data
 from dpgen_jax.core import cli
 from dpgen_jax.data import parts
@@ -28,19 +28,17 @@ def split(dataset: Dataset, share: float) -> Dataset:
 
     Args:
         dataset: The data set, whose test part is left out.
-        share: Of the training records.
     """
     return parts.hold_out(dataclasses.replace(dataset, x_test=None, y_test=None), share)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--share", type=float, default=1 / 6)
-    parser.add_argument("--classes", type=int, help="of an npz: file that does not state them")
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args(argv)
+    script = common.Script("validation_part", __doc__, record=None)
+    script.add_argument("--dataset", required=True)
+    script.add_argument("--share", type=float, default=1 / 6)
+    script.add_argument("--classes", type=int, help="of an npz: file that does not state them")
+    script.add_argument("--out", type=Path, required=True)
+    args = script.begin(argv)
     made = split(data.load(args.dataset, classes=args.classes), args.share)
     np.savez(args.out, x_train=made.x_train, y_train=made.y_train, x_test=made.x_test,
              y_test=made.y_test, classes=made.spec.classes)
@@ -48,4 +46,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main(argv))
+    cli.main(main)

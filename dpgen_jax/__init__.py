@@ -19,7 +19,7 @@ _HOME = {
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
     "Private": "core.types", "Dataset": "data", "draft_schema": "data.table.frames",
-    "methods": "", "presets": "",
+    "methods": "", "presets": "", "account": "", "audit": "",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> object:
     # Loaded on use: a command's `--help` and the accountant need no JAX.
     if name not in _HOME:
         raise AttributeError(f"module 'dpgen_jax' has no attribute {name!r}")
-    if not _HOME[name]:  # a package that can be called
+    if not _HOME[name]:  # a module that can be called
         return importlib.import_module(f"dpgen_jax.{name}")
     module = importlib.import_module(f"dpgen_jax.{_HOME[name]}")
     value: object = getattr(module, "load" if name == "load_dataset" else name)

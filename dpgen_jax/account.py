@@ -12,7 +12,9 @@ A bound on the data-dependent epsilon is published, once and at a cost, by dpgen
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
@@ -20,7 +22,7 @@ import tyro
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.cli import print_record
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, worded
 from dpgen_jax.run import costs, flags
 
 Config = TypeVar("Config")
@@ -87,7 +89,7 @@ def _print_configuration(method: str, argv: list[str]) -> None:
     if args.presets:
         print(*presets.listed(method), sep="\n")
         return
-    record = costs.of_configuration(method, name, args.config, args.epsilon, args.delta)
+    record = costs.of_configuration(method, name, args.config, args.epsilon, args.delta).record()
     if record["as_published"] is None and not args.json:
         del record["as_published"]  # no paper counts it
     print_record(record, args.json)
@@ -101,21 +103,35 @@ def _print_run(root: Path, argv: list[str]) -> None:
         raise UserError("a run takes --json and one of --cross-check, --data-dependent, "
                         f"--sanitise, got {' '.join(argv)}")
     if args.cross_check:
-        record = costs.cross_check(root)
+        opinions = costs.cross_check(root)
         if not args.json:
-            print(*costs.cross_check_lines(record), sep="\n")
+            print(*opinions.lines(), sep="\n")
             return
+        record = opinions.record()
     elif args.data_dependent:
-        record = costs.data_dependent_reading(root)
+        record = costs.data_dependent_reading(root).record()
         if not args.json:
             record.pop("by round", None)  # hundreds of numbers; the last ones are in words
     elif args.sanitise:
         cli.renamed(f"account {root} --sanitise", f"publish {root}")
         record = costs.publish(root)
     else:
-        record = costs.of_run(root)
+        record = costs.of_run(root).record()
     print_record(record, args.json)
 
+
+class _Account(ModuleType):
+    """This module, which can also be called, as `dpgen_jax.account(...)`."""
+
+    def __call__(self, what: str | Path, *, preset: str | None = None,
+                 epsilon: float | None = None, delta: float | None = None, **fields: Any
+                 ) -> costs.Cost | costs.Spent:
+        """Computes what a configuration would cost, or reads what a run has spent: `costs.of`."""
+        with worded(on_command_line=False):
+            return costs.of(what, preset=preset, epsilon=epsilon, delta=delta, **fields)
+
+
+sys.modules[__name__].__class__ = _Account
 
 if __name__ == "__main__":
     cli.main(command)

@@ -97,7 +97,7 @@ def sources(name: str, *chunks: str) -> list:
 
 def one_of_each_bound() -> dict[str, Method]:
     """The method of `adversary` behind every bound of the library, and clients of a federation."""
-    from tests.planted import toy as adversary
+    from planted import toy as adversary
 
     def behind(bound, shape=adversary.SHAPE, message=lambda m: m, **fields):
         method = adversary.build(answer=lambda *args: message(adversary.answer(*args)))
@@ -130,8 +130,7 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
     """Return for each bound (the operations that made integers of floats beside the check, the
     number of checks). checked: "loop", or "inline": the planted fault, the code before."""
     import hlo
-
-    from tests.planted import toy as adversary
+    from planted import toy as adversary
 
     if checked == "inline":
         for module in (clip, moments, teacher_votes, compression, compression, topagg):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.core.types import Array, Method
 from dpgen_jax.methods import dpac, gswgan
@@ -18,7 +19,6 @@ from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.private import pretraining, records
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 UNITS, ROWS, STEPS, N, RECORD = 5, 3, 3, 23, 11
 OWNER = int(np.argwhere(records.assign(N, UNITS, small_datalens.KEY).index == RECORD)[0][0])

@@ -18,6 +18,7 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import SeededBits
@@ -29,7 +30,6 @@ from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 TABLE = TableSpec((Column("age", "continuous", 0, 99), Column("height", "integer", 50, 220),
                    Column("weight", "continuous", 0, 300, nullable=True),

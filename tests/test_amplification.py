@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
@@ -25,7 +26,6 @@ from dpgen_jax.audit import attacks
 from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
 
 def certified(zeros: np.ndarray, ones: np.ndarray) -> float:
     """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA."""
-    return float(attacks.certified_epsilon(zeros, ones, DELTA, ALPHA))
+    return float(attacks.certified(zeros, ones, attacks.epsilon_of(DELTA), ALPHA))
 
 
 @functools.cache

@@ -20,6 +20,7 @@ import people_table
 import pytest
 import small_datalens
 import test_battery
+from planted import toy as adversary
 from private.test_empty_arrays import taken
 
 from dpgen_jax import methods
@@ -30,7 +31,6 @@ from dpgen_jax.nets.resnet import ResNetNet
 from dpgen_jax.private import records
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 STEPS, N, RECORD = 3, test_battery.N, test_battery.RECORD
 TABLES = ("pategan", "gpate", "projected_dpgan", "datalens-d2p",

@@ -191,6 +191,12 @@ def unsafe(source: str) -> set[str]:
     """Pickle, numpy's global generator, old-style keys, and arrays loaded with objects."""
     found = {name for name in imports(source)
              if name.split(".")[0] in {"pickle", "cloudpickle", "dill", "joblib", "shelve"}}
+    if "class _Unpickler(pickle._Unpickler):\n" in source:  # whose opcodes import and call nothing
+        used = {name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)
+                and (name := dotted(node)).startswith("pickle.")}
+        if all(name.split(".")[1] == "_Unpickler" or name.split(".")[1].isupper()
+               for name in used):
+            found.discard("pickle")
     for node in ast.walk(ast.parse(source)):
         name = dotted(node) if isinstance(node, ast.Attribute) else ""
         if name.startswith(("np.random.", "numpy.random.")) and name.split(".")[2] not in {
@@ -293,7 +299,8 @@ def test_code_that_seals_what_it_opened_is_no_door():
     "x = np.load(path, allow_pickle=True)", "x = np.load(path, allow_pickle=flag)",
     "np.random.seed(0)", "x = np.random.normal(size=3)", "x = numpy.random.rand()",
     "from numpy.random import rand", "from random import random",
-    "key = jax.random.PRNGKey(0)", "x = pd.read_pickle(path)", "x = eval(text)"])
+    "key = jax.random.PRNGKey(0)", "x = pd.read_pickle(path)", "x = eval(text)",
+    "import pickle\nclass _Unpickler(pickle._Unpickler):\n    x = pickle.loads(text)"])
 def test_unsafe_code_is_caught(source):
     assert unsafe(source)
 

@@ -8,8 +8,7 @@ from test_newcomer import QUICK
 from dpgen_jax import evaluate, train
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.audit import run_folder
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.run import planning, undeclared
@@ -150,10 +149,10 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     assert read_json(run / "release/privacy.json") == statement
     again = evaluate._with_data_set(run, [str(run)])
     assert "--class-names=benign,malignant,*" in again and "--image-size=8" in again
-    report = run_folder.of_folder(run, None, DataOptions(), lambda line: None)
+    report = of_folder(run)
     assert report.exit_code == 0 and any("bought" in f.check for f in report.findings)
     answer = read_json(run / "purchase.json")
     answer["bought"][0]["epsilon"] = 1.0
     write_json(run / "purchase.json", answer)
-    report = run_folder.of_folder(run, None, DataOptions(), lambda line: None)
+    report = of_folder(run)
     assert "bought" in report.closing and report.exit_code == 5

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+import dpgen_jax as dg
 from dpgen_jax import account
 from dpgen_jax.accountant import composition, cross_check, ledger
 from dpgen_jax.accountant.events import (
@@ -17,6 +18,7 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import at_most
 
 DELTA = 1e-5
@@ -171,3 +173,26 @@ def test_only_one_mode_at_a_time(call, tmp_path):
     root = folder(tmp_path / "run", (VOTES, 20))
     code, _, err = call(account, root, "--cross-check", "--data-dependent")
     assert (code, err.count("\n")) == (2, 1) and "one of --cross-check, --data-dependent" in err
+
+
+def test_the_call_gives_what_the_command_prints(call, tmp_path):
+    root = folder(tmp_path / "run", (VOTES, 20), epsilon=3.0)
+    spent = dg.account(root)
+    assert spent.events == ((VOTES, 20),) and spent.steps == 20
+    assert spent.epsilon == composition.epsilon_of(((VOTES, 20),), DELTA)
+    assert spent.claimed.epsilon == math.inf and spent.guarantee.startswith("none: ")
+    cost = dg.account("datalens", preset="mnist-eps1", steps=86)
+    for said, words in ((spent, [root]), (cost, ["datalens", "--preset", "mnist-eps1", "--steps",
+                                                 86])):
+        printed = json.loads(call(account, *words, "--json")[1])
+        assert json.loads(json.dumps(to_json(said.record()))) == printed
+
+
+@pytest.mark.parametrize(("what", "fields", "said"), [
+    ("datalenss", {}, "did you mean 'datalens'"), ("RUN", {"epsilon": 1.0}, "epsilon is for"),
+    ("datalens", {"stepps": 3}, "did you mean 'steps'"),
+    ("datalens", {"steps": "many"}, "steps is 'many'")])
+def test_a_call_that_means_nothing_is_one_clear_line(tmp_path, what, fields, said):
+    where = folder(tmp_path / "run", (VOTES, 20)) if what == "RUN" else what
+    with pytest.raises(dg.UserError, match=said):
+        dg.account(where, **fields)

@@ -118,7 +118,7 @@ def rdp_of_votes(config=CONFIG, seed=0):
 def test_the_reading_is_that_of_the_votes(tmp_path):
     files = finished(tmp_path / "run")
     before = snapshot(files.root)
-    read = costs.data_dependent_reading(files.root)
+    read = costs.data_dependent_reading(files.root).record()
     epsilon, order = epsilon_by_hand(rdp_of_votes(), private.ORDERS)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
     assert read["data_dependent"]["order"] == pytest.approx(order)
@@ -138,7 +138,7 @@ def test_the_reading_is_that_of_the_votes(tmp_path):
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_lost_steps_count_at_their_worst(tmp_path, lost):
-    read = costs.data_dependent_reading(finished(tmp_path / "run", lost=lost).root)
+    read = costs.data_dependent_reading(finished(tmp_path / "run", lost=lost).root).record()
     worst = lost * QUERIES * private.ORDERS * (1 / (2 * 80.0**2) + 1 / 40.0**2)
     epsilon, _ = epsilon_by_hand(rdp_of_votes() + worst, private.ORDERS)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
@@ -149,7 +149,7 @@ def test_lost_steps_count_at_their_worst(tmp_path, lost):
 def test_a_torn_step_is_a_lost_one(tmp_path):
     files = finished(tmp_path / "run")
     files.votes.write_bytes(files.votes.read_bytes()[:-2])
-    read = costs.data_dependent_reading(files.root)["votes"]
+    read = costs.data_dependent_reading(files.root).record()["votes"]
     assert read["steps charged without votes"] == 1 and read["queries"] == (STEPS - 1) * QUERIES
 
 
@@ -264,7 +264,7 @@ def test_what_was_bought_beside_the_votes_is_part_of_the_bound(tmp_path, bought)
     """The run has told at least as much as its class counts: a bound below their price alone stood
     in its statement."""
     files = finished(tmp_path / "run", epsilon=9.0, bought=bought)
-    read = costs.data_dependent_reading(files.root)["data_dependent"]["epsilon"]
+    read = costs.data_dependent_reading(files.root).record()["data_dependent"]["epsilon"]
     published = costs.publish(files.root)["data_dependent_epsilon"]["epsilon"]
     left = (DELTA - sum(event.delta * n for event, n in bought
                         if isinstance(event, EpsilonDeltaEvent))) / 2

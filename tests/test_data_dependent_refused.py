@@ -79,9 +79,9 @@ def test_runs_that_promise_nothing_are_not_published(tmp_path, call):
                                 "noise_source": "seeded: no privacy claim"}
     write_json(path, stated)
     check_refused(files, call, "promises nothing .'none: a seed'")
-    shown = costs.data_dependent_reading(files.root)
+    shown = costs.data_dependent_reading(files.root).record()
     assert shown["data_independent"]["epsilon"] == math.inf
-    assert costs.of_run(files.root)["claimed"]["epsilon"] == math.inf
+    assert costs.of_run(files.root).claimed.epsilon == math.inf
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

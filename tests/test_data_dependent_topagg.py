@@ -55,7 +55,7 @@ def test_sums_are_kept_where_signs_alone_are_released():
 
 
 def test_the_reading_is_that_of_the_sums(run):
-    read = costs.data_dependent_reading(run.root)
+    read = costs.data_dependent_reading(run.root).record()
     each = ROW.by_entries(kept().reshape(-1, 64), private.ORDERS)
     worst = 4 * ROW.independent(private.ORDERS)
     epsilon, order = epsilon_by_hand(each.sum(0) + 2 * worst, private.ORDERS)
@@ -121,7 +121,7 @@ def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
     sums = np.frombuffer(files.votes.read_bytes(), "<i4").reshape(-1, 4, 64)
     np.testing.assert_array_equal(sums, SUMS)
     assert len(sums) == 3 and np.abs(sums).max() > 1
-    read = costs.data_dependent_reading(files.root)
+    read = costs.data_dependent_reading(files.root).record()
     assert 0 < read["data_dependent"]["epsilon"] < read["by round"]["independent"][-1]
     assert read["votes"]["steps charged without votes"] == 0
     private_values = json.dumps(read["by round"]["entries"])[1:20]

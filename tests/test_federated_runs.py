@@ -93,8 +93,8 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     assert "clients" in privacy["data_notes"][1]
     for _ in range(2):  # with its release, and as it is before there is one
         account = costs.of_run(tmp_path / "run")
-        assert account["unit"] == who["unit"]  # whose ledger names the mechanism's
-        assert account["claimed"]["epsilon"] == expected["epsilon"]
+        assert account.unit == who["unit"]  # whose ledger names the mechanism's
+        assert account.claimed.epsilon == expected["epsilon"]
         shutil.rmtree(tmp_path / "run/release", ignore_errors=True)
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["records"] == (60 if split else None)

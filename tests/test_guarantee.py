@@ -97,7 +97,7 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     stamp = stated["guarantee"]
     assert stamp in said[-1]
     assert stamp in (root / "release/README.txt").read_text()
-    assert stamp in costs.of_run(root)["guarantee"]
+    assert stamp in costs.of_run(root).guarantee
     assert documents.checked_statement(stated) and guarantee.of(stated).text == stamp
     text = page(Report({}, stated, {}))
     kind = guarantee.of(stated).kind
@@ -116,7 +116,7 @@ def test_an_unfinished_run_is_stamped_by_its_configuration(stamped, tmp_path):
     root, _ = stamped["seeded"]
     for name in ("config.json", "ledger.jsonl"):
         (tmp_path / name).write_bytes((root / name).read_bytes())
-    assert costs.of_run(tmp_path)["guarantee"].startswith("none: the noise was made from a seed")
+    assert costs.of_run(tmp_path).guarantee.startswith("none: the noise was made from a seed")
 
 
 @pytest.mark.parametrize(("change", "kind"), [

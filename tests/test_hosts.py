@@ -12,11 +12,10 @@ import runs
 
 from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import UNDECIDED
+from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core import hosts
 from dpgen_jax.core import run_folder as core_run_folder
-from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.run import checkpoint, lifecycle, planning, progress
@@ -63,7 +62,7 @@ def test_two_processes_release_what_one_does(place, call, monkeypatch, compiled_
                ("one", "two")]
     assert ledgers[0].spent() == ledgers[1].spent() and ledgers[1].steps == 4
     # An audit finds nothing, but that a seed promises nothing.
-    report = run_folder.of_folder(place / "two/run", None, DataOptions(), lambda line: None)
+    report = of_folder(place / "two/run")
     assert report.exit_code == UNDECIDED, report.closing
     # What two wrote, one reads: it goes on from the last step, to the same end.
     release = model(place / "two")

@@ -11,9 +11,9 @@ from test_newcomer import QUICK
 from dpgen_jax import schema, train
 from dpgen_jax.accountant.journal import Journal, Run
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.audit.folder import of_folder
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
@@ -114,7 +114,7 @@ def test_a_schema_that_another_run_bought_is_charged_beside_what_was_bought(loan
     train.command(["--resume", "one", "--schema", "two/schema.yaml"])
     with Ledger.open("one/ledger.jsonl") as ledger:
         assert ledger.spent() == spent  # and once
-    report = run_folder.of_folder(Path("one"), None, DataOptions(), lambda line: None)
+    report = of_folder(Path("one"))
     verdicts = {finding.check: finding.verdict for finding in report.findings}
     assert Verdict.FAILS not in verdicts.values()
     assert verdicts["what was bought of the data is paid for"] == Verdict.HOLDS
@@ -136,7 +136,7 @@ def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(lo
     train.command(["--resume", "run", "--schema", "declared.yaml"])
     with Ledger.open("run/ledger.jsonl") as ledger:
         assert ledger.epsilon() <= 5 and len(side_releases.buyers(ledger.spent())) == 1
-    report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+    report = of_folder(Path("run"))
     assert not report.count(Verdict.FAILS)
 
 

@@ -84,7 +84,7 @@ def test_two_runs_of_the_same_noise(tmp_path, monkeypatch):
     assert by_hand(judged)[0] == pytest.approx(2 * by_hand(alone)[0]) and judged.steps == 6
     again = train(tmp_path / "judged", tmp_path / "judge", resume=True)
     assert again.spent() == judged.spent() and judged.epsilon() > 1.3 * alone.epsilon()
-    findings = Findings(lambda line: None)
+    findings = Findings()
     for name in ("judge", "judged"):
         spending.purchases_of_the_data(Folder(tmp_path / name, True), findings)
     assert [found.verdict for found in findings.made] == [Verdict.HOLDS]

@@ -215,7 +215,7 @@ def test_the_cost_of_a_release_that_judges_is_charged_before_all(judge_run, judg
 @pytest.mark.slow
 def test_an_audit_knows_the_step_that_was_kept(judge_run, judged, tmp_path):
     def checked(root):
-        findings = Findings(lambda line: None)
+        findings = Findings()
         promise.recomputed(Folder(root, True), findings)
         return {found.check: found.verdict for found in findings.made}
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.private import streaming, teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 LAYOUTS = [(1, 1), (2, 8)]
 layouts = pytest.mark.parametrize(

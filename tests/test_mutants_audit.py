@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import pytest
 from planted import FAULTS
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit import attacks
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 RUNS, ALPHA = 4000, 1e-6
@@ -68,7 +68,7 @@ def audit(method) -> float:
         seen = follow(data, None, bits)
         other, one = (follow(d, seen, np.zeros(shape, np.uint32)) for d in reversed(pair))
         scores.append(((one - other) * (seen - (one + other) / 2)).sum((1, 2, 3)))
-    return float(attacks.certified_mu(*reversed(scores), ALPHA))
+    return float(attacks.certified(*reversed(scores), attacks.mu_of, ALPHA))
 
 
 @functools.cache

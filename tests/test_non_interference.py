@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
+from planted import interference
 
 from dpgen_jax.private import records
-from tests.planted import interference
 
 RECORD = 17
 OWNER = int(np.argwhere(records.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])

@@ -12,9 +12,8 @@ from test_table_purchase import HEADER, ROWS
 
 from dpgen_jax import account, evaluate, export, sample, train
 from dpgen_jax.accountant import journal
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.data.table import parsing, schema
 from dpgen_jax.data.table.parsing import coded
@@ -54,7 +53,7 @@ def test_a_label_of_one_class_ends_in_a_release(tmp_path, monkeypatch, capsys):
     assert read_json(tmp_path / "run/release/privacy.json") == statement
 
     def verdicts():
-        report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+        report = of_folder(Path("run"))
         return {finding.check: finding.verdict for finding in report.findings}
 
     covered = "privacy.json names all records that purchases covered"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.ledger import Ledger
@@ -16,7 +17,6 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 GROUPS = 2
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 from test_rotation import GROUPS, Silent, layout, method
 
 from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 # What is computed.
 

@@ -14,17 +14,16 @@ import runs
 import test_data_dependent
 from PIL import Image, PngImagePlugin
 
+import dpgen_jax as dg
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.accountant import ledger
-from dpgen_jax.audit import run_folder
-from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import leaks, promise, spending
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder import leaks, of_folder, promise, spending
 from dpgen_jax.audit.folder.reading import opened
-from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.core.config import Budget
 from dpgen_jax.private import kept_votes
 from dpgen_jax.run import costs
 
-NOBODY = DataOptions()
 SEEDED = Path(__file__).with_name("old") / "0.1.0/image-run"
 
 
@@ -34,7 +33,7 @@ def whole(test):
 
 
 def audit(root, place=None):
-    return run_folder.of_folder(root, place, NOBODY, lambda line: None)
+    return dg.audit(root, dataset=place, verbose=False)
 
 
 def failed(report):
@@ -236,14 +235,15 @@ def test_the_texts_of_an_earlier_version_are_no_pass(copy):
     (copy / "release/README.txt").rename(copy / "release/README.md")
     (copy / "release/statement.html").unlink()
     report = audit(copy)
-    (line,) = [f.detail for f in report.findings if f.verdict == Verdict.UNCHECKED]
-    assert report.exit_code == 6 and "wrote README.md" in line and "train --resume" in line
-    assert f"version {opened(copy).version}" in line
+    (finding,) = [f for f in report.findings if f.verdict == Verdict.UNCHECKED]
+    assert report.exit_code == 6 and "wrote README.md" in finding.detail
+    assert "train --resume" in finding.advice
+    assert f"version {opened(copy).version}" in finding.detail
 
 
 @whole
 def test_the_mechanism_of_a_run_is_attacked_and_its_curves_are_kept(trained):
-    report = run_folder.of_folder(trained, None, NOBODY, lambda line: None, 0.5)
+    report = of_folder(trained, seconds=0.5)
     assert report.exit_code == 0, failed(report)
     assert [name.rpartition(": ")[2] for name in report.curves] == [
         "promised", "promised", "certified (95 %)"]
@@ -258,7 +258,7 @@ def test_answers_that_were_settled_away_are_found(tmp_path):
     files = test_data_dependent.finished(tmp_path / "run")
     answered = kept_votes.answered(files.votes, test_data_dependent.QUERIES, 4)
     assert answered.shape == (test_data_dependent.STEPS, test_data_dependent.QUERIES)
-    checks = run_folder.Findings(lambda line: None)
+    checks = Findings()
     spending.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.UNCHECKED, Verdict.HOLDS]  # no metrics
     costs.publish(files.root)
@@ -266,13 +266,13 @@ def test_answers_that_were_settled_away_are_found(tmp_path):
     for edit, verdict in ((lambda root: None, Verdict.HOLDS), (in_json(
             "release/privacy.json", data_dependent_epsilon__epsilon=1e-3), Verdict.FAILS)):
         edit(files.root)
-        checks = run_folder.Findings(lambda line: None)
+        checks = Findings()
         assert promise.as_written(opened(files.root), checks)
         assert [f.verdict for f in checks.made] == [verdict]
     raw = bytearray(files.votes.read_bytes())
     raw[-24:] = (1).to_bytes(4, "little") * 6  # the last round: all answered
     files.votes.write_bytes(raw)
-    checks = run_folder.Findings(lambda line: None)
+    checks = Findings()
     spending.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.UNCHECKED, Verdict.FAILS]
 

@@ -7,9 +7,8 @@ import shutil
 import pytest
 import runs
 
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core.files import parse_json
 from dpgen_jax.release import documents
 from dpgen_jax.release.bundle import load
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def audit(root):
-    return run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    return of_folder(root)
 
 
 def by(report, verdict):

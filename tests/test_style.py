@@ -51,6 +51,7 @@ def test_a_docstring_says_what_the_thing_is():
 MOST_PARAMETERS = 6
 MANY = {
     "fit": "what a user may say", "load": "what a user may say", "repeat": "what a user may say",
+    "__call__": "what a user may say, of `audit`",
     "celeba": "options of `load`", "folder": "options of `load`", "places365": "options of `load`",
     "confident_gnmax_rdp": "a formula of a paper", "total_rdp": "a formula of a paper",
     "smooth_sensitivity": "a formula of a paper", "critic_loss": "a formula of a paper",

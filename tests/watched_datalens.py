@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import loops
 import numpy as np
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import SeededBits
@@ -23,7 +24,6 @@ from dpgen_jax.core.types import Array, Method, Private, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.private.teachers import Layout, Units
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 
 @jax.tree_util.register_dataclass

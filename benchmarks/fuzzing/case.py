@@ -259,7 +259,6 @@ class Case:
                 path.write_bytes(content)
 
     def record(self) -> dict[str, Any]:
-        """Plain JSON: the options, and the bytes where they are few."""
         few = sum(map(len, self.files.values())) <= SMALL
         files = {name: content if isinstance(content, str) else
                  {"base64": base64.b64encode(content).decode()} if few else {"bytes": len(content)}

@@ -310,7 +310,6 @@ def many(draw: Random, count: int) -> dict[str, bytes]:
 
 
 def categories(draw: Random, count: int) -> dict[str, bytes]:
-    """A column, or a label, of that many categories."""
     texts = [f"c{i}" for i in range(count)]
     name = draw.choice(("ward", "grade", "outcome"))
     columns = {"age": COLUMNS["age"], "outcome": COLUMNS["outcome"]}
@@ -745,7 +744,6 @@ def check_message(case: Case, value: dict[str, Any]) -> str | None:
 
 
 def check_reply(case: Case, value: dict[str, Any]) -> str | None:
-    """Checks that what counts has the form of an answer, and what is dropped a printable line."""
     form = list(read_messages.method().mechanism.shape)
     if any(shape != form for shape in value["shape"]):
         return f"an answer of another form counts: {value}"

@@ -32,7 +32,6 @@ def ledger(root: Path, name: str = "ledger.jsonl") -> dict[str, Any]:
 
 
 def totals(account: Any) -> dict[str, Any]:
-    """Steps, epsilon and the count of each event."""
     counts = {json.dumps(to_json(((event, 1),)), sort_keys=True): count
               for event, count in account.spent()}
     return {"steps": account.steps, "epsilon": repr(float(account.epsilon())),

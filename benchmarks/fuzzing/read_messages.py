@@ -91,7 +91,6 @@ def question() -> bytes:
 
 
 def answer() -> bytes:
-    """The answer of client 0 to it."""
     values = np.zeros(method().mechanism.shape, np.int32)
     return wire.encode({"turn": 0, "client": 0, "noise": "os-entropy", "terms": TERMS.digest},
                        {"values": values})

@@ -54,7 +54,6 @@ def request(root: Path, resume: bool) -> lifecycle.Request:
 
 
 def run(root: Path) -> dict[str, Any]:
-    """The totals of the ledger with which a resume would go on, and from which step."""
     resumed = {}
 
     def train(job, records, state, *_, **__):
@@ -68,7 +67,7 @@ def run(root: Path) -> dict[str, Any]:
 
 def account(root: Path) -> dict[str, Any]:
     """`account RUN`."""
-    return json.loads(json.dumps(costs.of_run(root / "run"), default=str))
+    return json.loads(json.dumps(costs.of_run(root / "run").record(), default=str))
 
 
 def release(root: Path) -> dict[str, Any]:

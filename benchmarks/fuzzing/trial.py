@@ -59,7 +59,6 @@ class Child:
         self.peak = 0
 
     def answer(self, reader: str, root: Path, options: dict[str, Any]) -> dict[str, Any]:
-        """Returns the child's answer, or {"status": "hang" | "memory" | "died", "text": why}."""
         if self._process is None:
             self._start()
         if reader not in self._ready:
@@ -174,7 +173,6 @@ def home(reader: str) -> str:
 
 @functools.cache
 def source(reader: str) -> Source:
-    """The cases of a reader."""
     made = importlib.import_module("benchmarks.fuzzing.cases" if reader in CASES
                                    else f"benchmarks.fuzzing.{reader}")
     make = getattr(made, reader) if reader in CASES else made.make

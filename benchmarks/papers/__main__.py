@@ -27,7 +27,6 @@ from dpgen_jax.run import capacity
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,7 +71,6 @@ def state(row: Row) -> str:
 
 
 def listed(rows: Sequence[Row]) -> str:
-    """Return a line for each row: name, data, memory, hours, whether it is measured, command."""
     memory = capacity.memory()
     lines = [("row", "data", "memory", "hours", "state", "command"), *(
         (row.name, row.source().title, page.memory_text(row, memory), hours(row), state(row),
@@ -84,7 +82,6 @@ def listed(rows: Sequence[Row]) -> str:
 
 
 def write_page() -> None:
-    """Write docs/papers.md."""
     from benchmarks import results_page
 
     path = results_page.ROOT / "docs/papers.md"
@@ -93,7 +90,6 @@ def write_page() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run the command."""
     args = parse(argv)
     if args.page:
         return write_page()

@@ -8,10 +8,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from benchmarks import norms, steps
+from benchmarks import common, norms, steps
 from benchmarks.papers.registry import ROWS, TITLES
-from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training, Work
-from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
+from benchmarks.papers.rows import (
+    CNN,
+    FID,
+    MLP,
+    SCORE,
+    VARIANTS,
+    Command,
+    Nothing,
+    Row,
+    Training,
+    Work,
+)
 from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods, presets, train
@@ -104,7 +114,6 @@ def memory_text(row: Row, memory: float = math.inf) -> str:
     """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller.
 
     Args:
-      row: The row.
       memory: The bytes of memory that there are; nothing is marked if left out.
     """
     needed = state_bytes(row)
@@ -120,95 +129,21 @@ def explained(memory: float) -> str:
             "run it with --state disk, which keeps it on the disk too")
 
 
-# Figures of others who ran the papers' systems, each with its source; none was measured here.
-
-GSWGAN = "re-run by GS-WGAN's authors, Chen et al. 2020, Table 1"
-BENCH = "re-run by DPImageBench, CCS 2025"
-SOK = "re-run with the authors' code in SoK: Privacy-Preserving Data Synthesis (Hu et al. 2024)"
-DATALENS = "re-run by DataLens's authors, Wang et al. 2021, Table 1"
-DATALENS_IS = "re-run by DataLens's authors, Wang et al. 2021, Table 12"
+Quote = tuple[str, str]
+"""A figure that somebody else reports, as printed, and who does."""
+_Key = tuple[str, str, float, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Quote:
-    """A figure that somebody else reports.
-
-    Attributes:
-      system: The method.
-      data: A name of `rows.SOURCES`.
-      epsilon: Its epsilon, as claimed there.
-      metric: The metric.
-      value: As printed.
-      source: Who reports it.
-    """
-
-    system: str
-    data: str
-    epsilon: float
-    metric: str
-    value: str
-    source: str
+def _quotes() -> dict[_Key, list[Quote]]:
+    found: dict[_Key, list[Quote]] = {}
+    for line in common.read_yaml(__file__, "quotes.yaml"):
+        for metric, value in line["values"].items():
+            key = line["system"], line["data"], float(line["epsilon"]), metric
+            found.setdefault(key, []).append((value, line["source"]))
+    return found
 
 
-def _quotes(source: str, epsilon: float, metrics: tuple[str, ...], text: str) -> list[Quote]:
-    """Return the quotes of lines SYSTEM DATA VALUE..., a value for each metric, - for none."""
-    quotes = []
-    for line in text.strip().splitlines():
-        system, data, *values = line.split()
-        quotes += [Quote(system, data, epsilon, metric, value, source)
-                   for metric, value in zip(metrics, values, strict=True) if value != "-"]
-    return quotes
-
-
-QUOTES = (
-    *_quotes(GSWGAN, 10.0, (SCORE, FID, MLP, CNN), """
-        gpate mnist 3.85 177.16 0.25 0.51
-        gpate fashion 3.35 205.78 0.30 0.50
-        dpcgan mnist 4.76 179.16 0.60 0.63
-        dpcgan fashion 3.55 243.80 0.50 0.46
-        dpmerf mnist 2.91 247.53 0.63 0.63
-        dpmerf fashion 2.32 267.78 0.56 0.62
-        dpmerf_ae mnist 3.06 161.11 0.54 0.68
-        dpmerf_ae fashion 3.68 213.59 0.56 0.62"""),
-    *_quotes(SOK, 10.0, (CNN,), """
-        gpate mnist 0.420
-        datalens mnist 0.539"""),
-    *_quotes(BENCH, 1.0, (CNN,), """
-        gswgan mnist 0.724
-        gswgan fashion 0.527
-        gswgan gender-s 0.614
-        dpgan mnist 0.924
-        dpgan fashion 0.718
-        dpgan gender-s 0.779
-        dpmerf mnist 0.803
-        dpmerf fashion 0.622
-        dpmerf gender-s 0.810"""),
-    *_quotes(BENCH, 10.0, (CNN, FID), """
-        gswgan mnist 0.753 47.7
-        gswgan fashion 0.567 97.2
-        gswgan gender-s 0.615 290.0
-        dpgan mnist 0.927 30.3
-        dpgan fashion 0.703 76.9
-        dpgan gender-s 0.892 31.7
-        dpmerf mnist 0.813 106.3
-        dpmerf fashion 0.622 106.4
-        dpmerf gender-s 0.812 147.9"""),
-    *_quotes(DATALENS, 1.0, (CNN,), """
-        gswgan mnist 0.1432
-        gswgan fashion 0.1661"""),
-    *_quotes(DATALENS, 10.0, (CNN,), """
-        gswgan mnist 0.8075
-        gswgan fashion 0.6579"""),
-    *_quotes(DATALENS_IS, 10.0, (SCORE, FID), """
-        gswgan mnist 8.59 58.77
-        gswgan fashion 5.87 135.47"""),
-)
-
-
-def quotes_of(system: str, data: str, epsilon: float, metric: str) -> list[Quote]:
-    """Return what others report of one system, data set, epsilon and metric."""
-    return [quote for quote in QUOTES if (
-        quote.system, quote.data, quote.epsilon, quote.metric) == (system, data, epsilon, metric)]
+QUOTES = _quotes()
 
 
 # The runs with the settings of the papers, system by system, from the results alone.
@@ -320,7 +255,6 @@ def changed(ran: Mapping[str, Any], config: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield those of a sweep's cells."""
     known = {cell.label: cell for cell in SWEEPS[name].cells} if name in SWEEPS else {}
     for entry in record["rows"]:
         if "config" in entry and entry["label"] in known:
@@ -330,15 +264,10 @@ def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
 def _of_norms(argv: tuple[str, ...], record: Mapping[str, Any]) -> Iterator[Pair]:
     """Yield those of the systems of a study of norms."""
     args = norms.arguments(list(argv))
-    wanted = {"steps": args.steps, "critics": args.critics, "warm_steps": args.warm_steps}
     for title, variant in record["variants"].items():
-        if "config" not in variant["settings"]:
-            continue
-        system, fields = norms.SYSTEMS[title.rpartition(", ")[0]]
-        config = presets.get(system, getattr(args, system))[1].config
-        yield variant["settings"]["config"], dataclasses.replace(config, **fields, **{
-            key: value for key, value in wanted.items()
-            if value is not None and hasattr(config, key)})
+        if "config" in variant["settings"]:
+            yield variant["settings"]["config"], norms.configured(
+                args, title.rpartition(", ")[0])[2]
 
 
 def configurations(row: Row) -> Iterator[Pair]:
@@ -428,7 +357,6 @@ def short(metric: str) -> str:
 
 
 def cell_text(values: dict[str, str]) -> str:
-    """Return metrics and values as one cell of a table."""
     return "; ".join(f"{short(metric)} {value}" for metric, value in values.items())
 
 
@@ -450,7 +378,7 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
 
 
 def swept(record: dict[str, Any]) -> dict[str, str]:
-    """Return the values of a sweep's cells, under the names of `trainings.sweep_printed`."""
+    """Return the values of a sweep's cells, under the names of `registry.sweep_printed`."""
     cells = {}
     for entry in record["rows"]:
         if "error" in entry:
@@ -518,8 +446,8 @@ def others(row: Row) -> str:
     epsilon = presets.get(work.method, work.preset)[1].epsilon if epsilon is None else epsilon
     by_source: dict[str, list[str]] = {}
     for metric in row.paper:
-        for quote in quotes_of(work.method, work.data, epsilon, metric):
-            by_source.setdefault(quote.source, []).append(f"{short(quote.metric)} {quote.value}")
+        for value, source in QUOTES.get((work.method, work.data, epsilon, metric), ()):
+            by_source.setdefault(source, []).append(f"{short(metric)} {value}")
     return "; ".join(f"{', '.join(found)} ({source})" for source, found in by_source.items())
 
 
@@ -558,7 +486,6 @@ def hours_text(seconds: float) -> str:
 
 
 def noted(row: Row) -> str:
-    """Return the note on a row, which says so where its settings are this library's."""
     chosen = preset_of(row.work)
     source = presets.get(*chosen)[1].source if chosen else ""
     ours = source.startswith("this library") and "this library" not in row.note
@@ -587,7 +514,6 @@ def line(row: Row) -> tuple[str, ...]:
 
 
 def with_variants(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows, each followed by its variants that are measured."""
     for row in rows:
         yield row
         if isinstance(row.work, Training) and row.work.known():
@@ -630,7 +556,6 @@ def paper(name: str) -> str:
 
 
 def heading(place: str) -> str:
-    """Return the words of a place: table1 is Table 1, figureA2 Figure A2."""
     for kind in ("table", "figure", "section", "theorem"):
         if place.startswith(kind):
             return f"{kind.title()} {place.removeprefix(kind)}"

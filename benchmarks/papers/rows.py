@@ -19,6 +19,9 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import locate
 from dpgen_jax.run.calibrate_config import complete, with_records
 
+CNN, MLP = "gen2real.cnn.accuracy", "gen2real.mlp.accuracy"
+SCORE, FID = "fidelity.inception_score", "fidelity.fid"
+
 # The data sets that rows need: how they are loaded, and which file lies where.
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +29,10 @@ class Source:
     """A data set of a paper.
 
     Attributes:
-      title: Its name for readers.
       spec: The text that `data.load` and `--dataset` take. How photographs are read, and in what
         size, is the preset's.
       files: What must exist, under the current folder or DPGEN_DATA: a file, plain or .gz, or a
         folder; with " or " between places of which one will do.
-      origin: Where they come from.
     """
 
     title: str
@@ -59,47 +60,10 @@ def _exists(path: str) -> bool:
         return False
 
 
-_IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-        "t10k-labels-idx1-ubyte")
-_FACES = tuple(f"celeba/{name} or celeba/{folder}/{name}" for folder, name in (
-    ("Img", "img_align_celeba"), ("Anno", "list_attr_celeba.txt"),
-    ("Eval", "list_eval_partition.txt")))
-_CELEBA = "the aligned images of mmlab.ie.cuhk.edu.hk/projects/CelebA.html, and their two lists"
-
-SOURCES = {
-    "mnist": Source("MNIST", "idx:mnist", tuple(f"mnist/{name}" for name in _IDX),
-                    "yann.lecun.com/exdb/mnist"),
-    "fashion": Source("Fashion-MNIST", "idx:fashion_mnist",
-                      tuple(f"fashion_mnist/{name}" for name in _IDX),
-                      "github.com/zalandoresearch/fashion-mnist"),
-    "gender-l": Source("CelebA, gender, 64 x 64", "celeba:celeba", _FACES, _CELEBA),
-    "gender-s": Source("CelebA, gender, 32 x 32", "celeba:celeba", _FACES, _CELEBA),
-    "hair": Source("CelebA, hair, 64 x 64", "celeba:celeba", _FACES, _CELEBA),
-    "places": Source("Places365, three classes, 64 x 64", "places365:places365",
-                     ("places365/categories_places365.txt or places365/train",),
-                     "the small images, lists and scene hierarchy of places2.csail.mit.edu"),
-    "femnist": Source("Federated EMNIST", "femnist:fed_emnist_train.h5",
-                      ("fed_emnist_train.h5", "fed_emnist_test.h5"),
-                      "fed_emnist.tar.bz2 of TensorFlow Federated"),
-    "credit": Source("Kaggle credit card fraud", "csv:creditcard.csv", ("creditcard.csv",),
-                     "kaggle.com/datasets/mlg-ulb/creditcardfraud"),
-    "cifar10": Source("CIFAR-10", "cifar10:cifar-10-batches-bin",
-                      tuple(f"cifar-10-batches-bin/{name}.bin" for name in (
-                          *(f"data_batch_{i}" for i in range(1, 6)), "test_batch")),
-                      "www.cs.toronto.edu/~kriz/cifar.html"),
-    "features": Source("CIFAR-10's features of a public network", "npz:features.npz",
-                       ("features.npz",), "made by python -m dpgen_jax.features --dataset "
-                       "cifar10:cifar-10-batches-bin --weights resnet18.safetensors --out "
-                       "features.npz"),
-    "credit-sample": Source("a fifth of the credit card data",
-                            "csv:creditcard_20pct/train.csv.gz",
-                            ("creditcard_20pct/train.csv", "creditcard_20pct/test.csv"),
-                            "a sample of kaggle.com/datasets/mlg-ulb/creditcardfraud"),
-    "none": Source("no data", ""),
-}
+SOURCES = {name: Source(entry["title"], entry["spec"], tuple(entry.get("files", ())),
+                        entry.get("origin", ""))
+           for name, entry in common.read_yaml(__file__, "sources.yaml").items()}
 """Data sets by the name that rows have for them."""
-
-
 VARIANTS = {
     "no-noise": "at infinite epsilon, without noise, in the steps that the row itself took; before "
                 "it is measured, in those that its budget allows if all queries are answered",
@@ -117,13 +81,8 @@ class Training:
     """A preset that is trained and evaluated by this runner.
 
     Attributes:
-      method: The method.
-      preset: The name of the preset.
-      data: A name of `SOURCES`.
       protocol: Which classifiers the paper trains: "cnn", "both" (CNN and MLP) or "all".
-      fields: Fields of the configuration that the row changes.
       epsilon: The budget; None for the preset's.
-      variant: A name of `VARIANTS`, or empty.
     """
 
     method: str
@@ -146,11 +105,7 @@ class Training:
                 Budget(epsilon, preset.delta, preset.class_epsilon))
 
     def request(self) -> tuple[Any, Budget]:
-        """Return the configuration and the budget of the run.
-
-        Raises:
-          UserError: There is no such preset, or the variant is not for this method.
-        """
+        """Return the configuration and the budget of the run."""
         config, budget = self.base()
         if not self.variant:
             return config, budget
@@ -218,7 +173,6 @@ class Training:
         return common.RESULTS / f"papers-{self.name()}.json"
 
     def command(self, row: str) -> str:
-        """Return the command line that runs it."""
         return f"python -m benchmarks.papers {shlex.quote(row)}"
 
 
@@ -227,10 +181,6 @@ class Command:
     """A command of another benchmark, which goes on where it stopped by itself.
 
     Attributes:
-      module: The module in `benchmarks`.
-      argv: Its arguments.
-      file: The name of the results that it writes, without .json.
-      data: A name of `SOURCES`.
       pick: Which entry of the results is this row's: the name of a list, and fields of the entry;
         or the name of an object, and the entry's own.
     """
@@ -242,33 +192,29 @@ class Command:
     pick: tuple[str, Mapping[str, Any] | str] | None = None
 
     def known(self) -> bool:
-        """Return whether the module exists."""
+        """Return whether the module exists, or what it once wrote."""
+        return self.exists() or self.result().exists()
+
+    def exists(self) -> bool:
         here = Path(__file__).resolve().parents[1]
         return any(path.exists() for path in (here / f"{self.module}.py",
                                               here / self.module / "__main__.py"))
 
     def result(self) -> Path:
-        """Return the file of the results."""
         return common.RESULTS / f"{self.file}.json"
 
     def command(self, row: str) -> str:
-        """Return the command line."""
         return shlex.join(("python", "-m", f"benchmarks.{self.module}", *self.argv))
 
 
 @dataclasses.dataclass(frozen=True)
 class Nothing:
-    """A row that cannot be run, such as a drawing, or a figure that this library only quotes.
-
-    Attributes:
-      why: Why.
-    """
+    """A row that cannot be run, such as a drawing, or a figure that this library only quotes."""
 
     why: str
     data: str = "none"
 
     def known(self) -> bool:
-        """Return True."""
         return True
 
     def result(self) -> None:
@@ -276,7 +222,6 @@ class Nothing:
         return
 
     def command(self, row: str) -> str:
-        """Return the reason why there is no command."""
         return f"({self.why})"
 
 
@@ -288,12 +233,9 @@ class Row:
     """One row.
 
     Attributes:
-      name: PAPER:PLACE:CASE, such as datalens:table1:mnist-eps1.
-      work: How it is run.
       paper: What the paper reports, by metric, as printed; the metrics are those that
         `page.measured` knows.
       hours: An estimate of the time on two cores, where nothing is measured.
-      note: What a reader should know of it.
       also: Metrics that are shown although the paper reports none.
     """
 
@@ -332,11 +274,7 @@ class Row:
         return sum(took) if isinstance(took, list) else took
 
     def with_variant(self, variant: str) -> Row:
-        """Return the row of a variant.
-
-        Raises:
-          UserError: There is no such variant, or not of this row.
-        """
+        """Return the row of a variant."""
         if variant not in VARIANTS or not isinstance(self.work, Training):
             raise UserError(f"{self.name} has no variant {variant!r}; those of a row that trains "
                             f"a preset are {', '.join(VARIANTS)}")

@@ -34,15 +34,7 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
     """Run a row, or go on with it where it stopped.
 
     Args:
-      row: The row.
-      out: The folder of run folders.
-      weights: A file of Inception-v3 weights, for FID.
       state: Where the state of teachers and critics lies, as `train --state` takes it.
-      as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
-        training does not go on.
-
-    Raises:
-      UserError: There is nothing to run, its data are absent, or what it runs fails.
     """
     if isinstance(row.work, Nothing):
         raise UserError(f"{row.name} cannot be run: {row.work.why}")
@@ -60,6 +52,9 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
 
 
 def _command(row: Row, work: Command, state: str, weights: Path | None) -> Path:
+    if not work.exists():
+        raise UserError(f"{row.name} was measured by {work.command(row.name)}, which answered its "
+                        "question and was removed; docs/results.md names a commit that has it")
     more: list[str | Path] = []
     if state != "device":
         if work.module not in WITH_STATE:

@@ -32,7 +32,6 @@ from typing import Any, get_args
 
 from benchmarks import common, training
 from benchmarks.sweep import cells, figure
-from benchmarks.sweep import cells as sweep_metrics
 from benchmarks.sweep.cells import Cell, Job, Sweep
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods
@@ -46,33 +45,32 @@ NOT_FIELDS = {"out": "the script names the run folders; --out names the folder o
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("name", nargs="?", help="a method, or a published sweep; lists them if "
+    script = common.Script("sweep", __doc__, record="--record")
+    script.add_argument("name", nargs="?", help="a method, or a published sweep; lists them if "
                         "left out")
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE,VALUE")
-    parser.add_argument("--variant", action="append", default=[],
+    script.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE,VALUE")
+    script.add_argument("--variant", action="append", default=[],
                         metavar="NAME: FIELD=VALUE FIELD=VALUE")
-    parser.add_argument("--preset", help="as --set preset=")
-    parser.add_argument("--dataset", help="as --set dataset=")
-    parser.add_argument("--metric", nargs="+", action="extend", default=[],
+    script.add_argument("--preset", help="as --set preset=")
+    script.add_argument("--dataset", help="as --set dataset=")
+    script.add_argument("--metric", nargs="+", action="extend", default=[],
                         help="paths in metrics.json, such as gen2real.cnn.accuracy, "
                              "fidelity.inception_score, average.gen2real.auroc")
-    parser.add_argument("--runs", "--repeats", type=int, default=1,
+    script.add_argument("--runs", "--repeats", type=int, default=1,
                         help="training runs of each cell")
-    parser.add_argument("--seeds", type=int, default=2, help="of the evaluation of each run")
-    parser.add_argument("--samples", type=int, help="those of the evaluation if left out")
-    parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
-    parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for fidelity.fid")
-    parser.add_argument("--out", type=Path, default=Path("runs/sweep"),
+    script.add_argument("--seeds", type=int, default=2, help="of the evaluation of each run")
+    script.add_argument("--samples", type=int, help="those of the evaluation if left out")
+    script.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
+    script.add_argument("--inception-weights", type=Path, help="as in evaluate, for fidelity.fid")
+    script.add_argument("--out", type=Path, default=Path("runs/sweep"),
                         help="folder of the run folders")
-    parser.add_argument("--record", type=Path, help="the JSON file that is written, and the figure "
-                        "beside it; benchmarks/results/sweep-NAME.json if left out")
-    parser.add_argument("--state", default="device", choices=get_args(State),
+    script.add_argument("--state", default="device", choices=get_args(State),
                         help="where the state of teachers and critics lies, as in train")
-    parser.add_argument("--plan", action="store_true", help="train nothing: print each cell's "
+    script.add_argument("--plan", action="store_true", help="train nothing: print each cell's "
                         "steps and noise")
-    return parser.parse_args(argv)
+    args = script.begin(argv)
+    args.script = script
+    return args
 
 
 def assignment(text: str) -> tuple[str, list[str]]:
@@ -88,7 +86,6 @@ def assignment(text: str) -> tuple[str, list[str]]:
 
 
 def selected(args: argparse.Namespace) -> Sweep:
-    """Return the published sweep, or that of the command line, with all that is set."""
     if args.name in methods.NAMES:
         sweep = Sweep(args.name, "the command line", {}, (Cell({}),))
     elif args.name in SWEEPS:
@@ -109,7 +106,6 @@ def selected(args: argparse.Namespace) -> Sweep:
 
 
 def variant(text: str) -> tuple[str, dict[str, str]]:
-    """Return the name and the settings of NAME: FIELD=VALUE FIELD=VALUE."""
     name, _, fields = text.partition(":")
     settings = {}
     for word in shlex.split(fields):
@@ -118,12 +114,6 @@ def variant(text: str) -> tuple[str, dict[str, str]]:
     if not name.strip():
         raise UserError(f"--variant {text!r} has no name; give NAME: FIELD=VALUE FIELD=VALUE")
     return name.strip(), settings
-
-
-def trained(one: Job, run: Path, state: str = "device") -> None:
-    """Train one run, or go on with it, unless it is finished."""
-    stated = [] if state == "device" else ["--state", state]
-    training.finish(run, one.method, *one.words, *stated)
 
 
 def evaluated(one: Job, run: Path, words: list[str]) -> dict[str, Any]:
@@ -139,15 +129,12 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
     """Train and evaluate one run.
 
     Args:
-      args: The command line.
-      one: The cell.
-      names: The metrics.
-      number: The number of the run.
       first: Whether real records are measured too, for comparison; they are the same in all runs.
     """
     run = args.out / one.folder / str(number)
-    trained(one, run, args.state)
-    document = evaluated(one, run, sweep_metrics.words(args, one.method, names, first))
+    stated = [] if args.state == "device" else ["--state", args.state]
+    training.finish(run, one.method, *one.words, *stated)
+    document = evaluated(one, run, cells.words(args, one.method, names, first))
     rows = run_folder.read(run / "metrics.jsonl")
     privacy = read_json(run / "release" / "privacy.json")
     seconds = common.training_seconds(rows)
@@ -155,7 +142,7 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
     return {"steps": privacy["steps"], "training_seconds": seconds,
             "seconds_per_step": (seconds - rows[0]["seconds"]) / max(1, steps),
             "privacy": privacy,
-            "metrics": {name: sweep_metrics.leaf(document, name) for name in names}}, document
+            "metrics": {name: cells.leaf(document, name) for name in names}}, document
 
 
 def row(args: argparse.Namespace, one: Job, names: list[str], first: bool) -> dict[str, Any]:
@@ -173,9 +160,9 @@ def row(args: argparse.Namespace, one: Job, names: list[str], first: bool) -> di
     return result | {
         "config": read_json(run / "config.json")["config"], "dataset": document["dataset"],
         "setting": document.get("setting"), "runs": list(runs),
-        "metrics": {name: sweep_metrics.over_runs([run["metrics"][name] for run in runs])
+        "metrics": {name: cells.over_runs([run["metrics"][name] for run in runs])
                     for name in names},
-        "real": sweep_metrics.real(document, names)}
+        "real": cells.real(document, names)}
 
 
 def record_path(args: argparse.Namespace) -> Path:
@@ -199,7 +186,6 @@ def plan(each: list[Job]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Run the benchmark and write its record."""
     args = arguments(argv)
     if args.name is None:
         print("\n".join(f"{name:34} {sweep.source}" for name, sweep in SWEEPS.items()))
@@ -208,35 +194,20 @@ def main(argv: list[str]) -> None:
         raise UserError(f"--runs is {args.runs}; give 1 or more")
     sweep = selected(args)
     each = [cells.job(sweep, cell) for cell in sweep.cells]
-    names = sweep_metrics.names(args, sweep, each[0].method, each[0].args.preset)
+    names = cells.names(args, sweep, each[0].method, each[0].args.preset)
     if args.plan:
         return plan(each)
-    where, rows = common.machine(), []
+    path, rows = record_path(args), list[dict[str, Any]]()
     for one in each:
         rows.append(row(args, one, names, first=not any("metrics" in done for done in rows)))
         print(rows[-1]["label"], rows[-1].get("error") or {
             name: round(score["mean"], 4) for name, score in rows[-1]["metrics"].items()},
             flush=True)
-        path = save(args, argv, sweep, names, rows, where)
+        results = {"sweep": args.name, "source": sweep.source, "metrics": names, "rows": rows}
+        args.script.save(results, range(args.runs), path.stem)
+        if any("metrics" in done for done in rows):
+            figure.draw(results, path.with_suffix(".png"))
     print(path)
-
-
-def save(args: argparse.Namespace, argv: list[str], sweep: Sweep, names: list[str],
-         rows: list[dict[str, Any]], where: dict[str, Any]) -> Path:
-    """Write the rows so far, and the figure: a whole sweep may take days."""
-    results = {"sweep": args.name, "source": sweep.source, "metrics": names, "rows": rows}
-    path = common.write(common.record("sweep", shown(argv), range(args.runs), results, where),
-                        record_path(args))
-    if any("metrics" in done for done in rows):
-        figure.draw(results, path.with_suffix(".png"))
-    return path
-
-
-def shown(argv: list[str]) -> list[str]:
-    """Return the arguments as a reader would type them, without what is of this machine."""
-    places = ("--out", "--record", "--inception-weights", "--state")
-    return [shlex.quote(word) for before, word in zip(["", *argv], argv, strict=False)
-            if before not in places and word.partition("=")[0] not in places]
 
 
 if __name__ == "__main__":

@@ -28,15 +28,7 @@ SPEED = ("runtime", "monitor", "out", "resume")
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A cell as the training understands it.
-
-    Attributes:
-      cell: The cell.
-      method: Its method.
-      words: Its flags of the training.
-      data_words: Those of them that the evaluation needs too.
-      args: The flags, parsed.
-    """
+    """A cell as the training understands it."""
 
     cell: Cell
     method: str
@@ -63,9 +55,6 @@ def job(sweep: Sweep, cell: Cell) -> Job:
 
     Returns:
       The job; what only the sweep's method has is left out where the cell is of another.
-
-    Raises:
-      UserError: There is no such method, preset or field, or no such value of it.
     """
     settings = {**sweep.settings, **cell.settings}
     method = settings.pop("method", sweep.method)
@@ -85,11 +74,7 @@ def _fields(method: str) -> set[str]:
 
 
 def flags(settings: Mapping[str, str]) -> list[str]:
-    """Return settings as flags of a command.
-
-    Args:
-      settings: {field: value}, such as {"generator.latent": "10", "renewed": "false"}.
-    """
+    """Return settings as flags of a command."""
     words: list[str] = []
     for field, text in settings.items():
         path, _, last = field.replace("_", "-").rpartition(".")
@@ -135,9 +120,6 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
 
     Returns:
       The names; without Inception's weights a published sweep is measured without its FID.
-
-    Raises:
-      UserError: There is no such metric, or its weights are missing.
     """
     if method in RELEASED_CLASSIFIERS:
         known: tuple[str, ...] = ("accuracy",)
@@ -160,14 +142,7 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
 
 
 def words(args: argparse.Namespace, method: str, chosen: Sequence[str], first: bool) -> list[str]:
-    """Return the flags of the evaluation that measures these metrics.
-
-    Args:
-      args: The command line of the sweep.
-      method: The method.
-      chosen: The metrics.
-      first: Whether classifiers are also trained on real records.
-    """
+    """Return the flags of the evaluation that measures these metrics."""
     if method in RELEASED_CLASSIFIERS:
         return []
     paths = [name.split(".") for name in chosen]
@@ -221,10 +196,6 @@ def real(document: dict[str, Any], chosen: Sequence[str]) -> dict[str, float]:
 
 
 VARIANT = "variant"
-CNN = "gen2real.cnn.accuracy"
-BUDGETS = "0.2 0.4 0.6 0.8 1"
-"""Those of Table 2 of G-PATE and of DataLens."""
-DIGITS = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 
 
 def label(point: Mapping[str, str]) -> str:
@@ -255,11 +226,6 @@ class Cell:
     def at(self, field: str, value: str, is_named: bool) -> Cell:
         """Return the cell with another value of a field.
 
-        Args:
-          field: The field.
-          value: The value.
-          is_named: Whether the value is part of the point.
-
         Returns:
           The cell; what the paper prints is left out where its own value was another.
         """
@@ -275,11 +241,7 @@ class Sweep:
     """Configurations of a method that are compared.
 
     Attributes:
-      method: The method.
-      source: The table or figure of the paper, and how this differs from it.
       settings: Flags of the training that all cells share, by field.
-      cells: The cells.
-      metrics: What is measured.
     """
 
     method: str
@@ -294,7 +256,6 @@ class Sweep:
         Cells that alone set the field, such as a variant without a part, keep theirs.
 
         Args:
-          field: A field of the method's configuration, or any other flag of the training.
           values: Its values; a single one is the same in all cells, and no part of their names.
         """
         is_special = not all(field in cell.settings for cell in self.cells)
@@ -307,40 +268,6 @@ class Sweep:
         return dataclasses.replace(self, cells=tuple(cells.values()), settings=settings)
 
 
-def variants(rows: Mapping[str, Mapping[str, str]],
-             printed: Mapping[str, Sequence[float]] | None = None) -> tuple[Cell, ...]:
-    """Return a cell for each name.
-
-    Args:
-      rows: Settings that change together, by name.
-      printed: By metric, what the paper prints for each.
-    """
-    return tuple(Cell({VARIANT: name}, settings,
-                      {metric: values[i] for metric, values in (printed or {}).items()})
-                 for i, (name, settings) in enumerate(rows.items()))
-
-
-def along(field: str, values: str, printed: str = "", **together: str) -> tuple[Cell, ...]:
-    """Return a cell for each value of a field.
-
-    Args:
-      field: The field.
-      values: Its values, with spaces between them.
-      printed: What the paper prints for each, a CNN's accuracy, with spaces between them.
-      **together: Fields that change with it, each with as many values.
-    """
-    numbers = [float(text) for text in printed.split()]
-    rows = [dict(zip((field, *together), row, strict=True)) for row in zip(
-        values.split(), *(texts.split() for texts in together.values()), strict=True)]
-    return tuple(Cell({field: row[field]}, row, {CNN: numbers[i]} if numbers else {})
-                 for i, row in enumerate(rows))
-
-
-def digits(name: str, preset: str) -> dict[str, str]:
-    """Return the settings of a sweep on MNIST or Fashion-MNIST.
-
-    Args:
-      name: A name of `DIGITS`.
-      preset: The preset, with {} in place of that name.
-    """
-    return {"preset": preset.format(name), "dataset": DIGITS[name]}
+def variants(rows: Mapping[str, Mapping[str, str]]) -> tuple[Cell, ...]:
+    """Return a cell for each name, of settings that change together."""
+    return tuple(Cell({VARIANT: name}, settings) for name, settings in rows.items())

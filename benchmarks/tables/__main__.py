@@ -19,74 +19,63 @@ tests on the others, and its results lie in a folder beside.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from benchmarks import common
 from benchmarks.tables import cells, data, methods
 from benchmarks.tables.cells import Cell, Places
-from benchmarks.tables.methods import PEERS
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 
 
-def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--tables", nargs="+", default=data.COMPARED, choices=data.SOURCES)
-    parser.add_argument("--methods", nargs="+", default=["real", *methods.OURS, *PEERS],
-                        help="names, those of this library with flags of train behind them")
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
-    parser.add_argument("--runs", "--repeats", type=int, default=5)
-    parser.add_argument("--part", choices=("test", "validation"), default="test")
-    parser.add_argument("--again", action="store_true", help="try again what failed")
-    parser.add_argument("--limit", type=int, default=1800, help="CPU seconds of one run")
-    parser.add_argument("--results", type=Path, help="the folder of the results files")
-    parser.add_argument("--work", type=Path, default=Path("runs/tables"),
-                        help="the folder of tables and run folders")
-    return parser.parse_args(argv)
-
-
-def selected(args: argparse.Namespace) -> list[Cell]:
-    """Return the cells of the command line; real rows need no epsilon and are there once."""
-    found = [methods.find(text) for text in args.methods]
-    return [Cell(table, method, epsilon, args.part)
-            for i, epsilon in enumerate(args.epsilon) for method in found for table in args.tables
-            if not (i and method.name == "real")]
-
-
 def step(cell: Cell, index: int, places: Places, again: bool) -> str | None:
-    """Make one run of a cell if it is missing; return a line on it, or None."""
+    """Make one run of a cell if it is missing; return a line on it, or None.
+
+    Args:
+      cell: The cell.
+      index: The number of the run, from 0 on.
+      places: The folders.
+      again: Whether a run that failed is made again.
+    """
     runs = cells.known(cell, places)["runs"]
-    failed = [made for made in runs if "error" in made]
-    if failed and again:
+    if again:
         runs = [made for made in runs if "error" not in made]
-    elif failed or len(runs) > index:
-        return None
-    if len(runs) > index:
+    if len(runs) > index or any("error" in made for made in runs):
         return None
     where = common.machine()
-    runs.append(cells.run(cell, len(runs), places))
-    cells.write(cell, runs, places, where)
-    made = runs[-1]
+    made = cells.run(cell, len(runs), places)
+    cells.write(cell, [*runs, made], places, where)
     text = made.get("error") or ", ".join(f"{k} {v:.3f}" for k, v in made["scores"].items())
-    return f"{cell.name}, run {len(runs)}: {text} ({made.get('cpu_seconds', 0):.0f} CPU s)"
+    return f"{cell.name}, run {len(runs) + 1}: {text} ({made.get('cpu_seconds', 0):.0f} CPU s)"
 
 
 def main(argv: list[str]) -> None:
-    """Run what is missing, the first run of all cells before the second of any."""
-    args = arguments(argv)
+    script = common.Script("tables", __doc__, record=None)
+    script.add_argument("--tables", nargs="+", default=data.COMPARED, choices=data.SOURCES)
+    script.add_argument("--methods", nargs="+", default=["real", *methods.OURS, *methods.PEERS],
+                        help="names, those of this library with flags of train behind them")
+    script.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
+    script.add_argument("--runs", "--repeats", type=int, default=5)
+    script.add_argument("--part", choices=("test", "validation"), default="test")
+    script.add_argument("--again", action="store_true", help="try again what failed")
+    script.add_argument("--limit", type=int, default=1800, help="CPU seconds of one run")
+    script.add_argument("--results", type=Path, help="the folder of the results files")
+    script.add_argument("--work", type=Path, default=Path("runs/tables"),
+                        help="the folder of tables and run folders")
+    args = script.begin(argv)
     if args.runs < 1:
         raise UserError(f"--runs {args.runs} measures nothing; give 1 or more")
     folder = "tables" if args.part == "test" else "tables-validation"
     places = Places((args.results or common.RESULTS / folder).resolve(), args.work.resolve(),
                     args.limit)
-    wanted = selected(args)
+    found = [methods.find(text) for text in args.methods]
+    wanted = [Cell(table, method, epsilon, args.part)
+              for i, epsilon in enumerate(args.epsilon) for method in found for table in args.tables
+              if not (i and method.name == "real")]  # which need no epsilon and are there once
     for index in range(args.runs):
         for cell in wanted:
-            line = step(cell, index, places, args.again and index == 0)
-            if line:
+            if line := step(cell, index, places, args.again and index == 0):
                 tell(line)
 
 

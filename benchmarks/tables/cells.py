@@ -65,9 +65,6 @@ def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, fl
 
     Args:
       rows: The rows, encoded; classifiers learn from what `learned` chooses.
-      test: Held-out real rows.
-      spec: The schema.
-      seed: Of the classifiers, and of that choice.
 
     Returns:
       The AUROC of each classifier on the test rows (of more than two classes the mean over them);
@@ -94,8 +91,6 @@ class Cell:
     """A cell.
 
     Attributes:
-      table: A name of `data.SOURCES`.
-      method: The method.
       epsilon: Its budget; 0 for real rows, which have none.
       part: "test", or "validation" as in `data.load`.
     """
@@ -117,7 +112,6 @@ class Places:
     """Folders.
 
     Attributes:
-      results: Of the results files.
       work: Of tables, run folders and synthetic rows; what is in it can be made again.
       limit: The CPU seconds that one run may take.
     """
@@ -145,10 +139,14 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
       The scores, what it took and what was promised; or `error`, one line.
     """
     dataset = data.load(cell.table, cell.part)
+
+    def scores(rows: Rows) -> dict[str, float]:
+        return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
+
     if cell.method.name == "real":
         order = np.random.default_rng(index).permutation(len(dataset.y_train))
         rows = order[:wanted(dataset)]
-        return {"scores": _scores((dataset.x_train[rows], dataset.y_train[rows]), dataset, index)}
+        return {"scores": scores((dataset.x_train[rows], dataset.y_train[rows]))}
     folder = places.work / cell.part / cell.name
     shutil.rmtree(folder, ignore_errors=True)
     data.write(dataset, folder)
@@ -156,14 +154,9 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
         made = _peer if cell.method.peer else _ours
         spent, facts = made(cell, dataset, folder, index, places)
         rows = data.read(folder / "synthetic.csv", dataset.spec)
-        return {"scores": _scores(rows, dataset, index), **facts, **dataclasses.asdict(spent)}
+        return {"scores": scores(rows), **facts, **dataclasses.asdict(spent)}
     except (Failed, UserError) as error:
         return {"error": str(error).replace(str(folder), "RUN")}
-
-
-def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
-    assert dataset.x_test is not None and dataset.y_test is not None
-    return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
 
 
 def wanted(dataset: Dataset) -> int:
@@ -251,9 +244,6 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
     """Write the results file of a cell.
 
     Args:
-      cell: The cell.
-      runs: What `run` returned, so far.
-      places: The folders.
       where: The machine, as it was before the first run.
     """
     scores = [made["scores"] for made in runs if "scores" in made]

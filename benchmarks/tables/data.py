@@ -149,12 +149,7 @@ TRAIN_PART, VALIDATION_PARTS = 0.8, 4
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A table: what it is, and a function that loads it.
-
-    Attributes:
-      about: What a reader of the results should know.
-      load: A function without arguments.
-    """
+    """A table: what it is, and a function that loads it."""
 
     about: str
     load: Callable[[], Dataset]
@@ -226,7 +221,6 @@ def load(name: str, part: str = "test") -> Dataset:
     """Load a table.
 
     Args:
-      name: A name of `SOURCES`.
       part: "test" for all training rows and the test rows; "validation" for three quarters of the
         training rows and, in place of the test rows, the others: settings are chosen there.
     """
@@ -249,7 +243,6 @@ def validation(name: str, index: int) -> Dataset:
 
 
 def write(dataset: Dataset, folder: Path) -> None:
-    """Write the training rows as train.csv, and the schema as schema.yaml (JSON, which is YAML)."""
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
     export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import common
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.data.base import Dataset
 
@@ -28,9 +29,6 @@ class Spent:
     """The time and memory that a process took.
 
     Attributes:
-      wall_seconds: From its start to its end, imports and compilation included.
-      cpu_seconds: Of all its threads and children: what is compared, as it hardly depends on what
-        else the machine does.
       peak_bytes: The most memory that it held.
     """
 
@@ -72,24 +70,13 @@ def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] 
 
 
 def last_line(log: Path, code: int) -> str:
-    """Return the last line of a log that says something, or the exit code."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return (lines or [f"ended with exit code {code}"])[-1][:300]
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """A package that is installed into an environment of its own.
-
-    Attributes:
-      requirements: What pip installs.
-      program: The file in `benchmarks/tables/peers` that runs it, without its ending.
-      options: What the program is told beside the table and the budget.
-      relation: The neighbouring relation that its epsilon is for.
-      reads: What it reads of the rows and does not pay for, beside the schema it is given.
-      note: What a reader should know of it.
-      pip: pip's further arguments.
-    """
+    """A package that is installed into an environment of its own."""
 
     requirements: tuple[str, ...]
     program: str
@@ -105,42 +92,16 @@ class Peer:
         return self.requirements[0].replace("==", "-")
 
 
-# The peers: what is installed for each, what its epsilon is for, and what it does not pay for.
-
-ADDED = "add or remove one row"
-MST = "mbi is the estimator; the mechanism MST is this benchmark's own"
-_MBI = ("mbi==2.0.0", "pandas", "networkx", "scipy")
-_DPMM = Peer(("dpmm==0.1.9",), "with_dpmm", {}, ADDED,
-             "whether a column has nulls, and whether it has one value alone")
-# Its dependencies by name, without opacus and torch, gigabytes that MST and AIM do not use.
-_SMARTNOISE = Peer(
-    ("smartnoise-synth==1.0.8", "smartnoise-sql==1.0.10", "antlr4-python3-runtime==4.9.3",
-     "opendp>=0.14.1,<0.15", "deprecated", "wrapt", "pandas>=2.0.1,<3", "graphviz", "sqlalchemy",
-     "greenlet", "typing-extensions", "pyyaml", "faker", "tzdata", "python-dateutil", "six", "pytz",
-     "disjoint-set>=0.9,<0.10", "mbi>=1.1,<2", "attrs", "numpy", "scipy", "networkx", "jax",
-     "jaxlib", "ml-dtypes", "opt-einsum", "chex", "toolz", "absl-py", "optax"),
-    "with_smartnoise", {}, ADDED, "the number of rows, exactly",
-    pip=("--no-deps", "--no-binary=antlr4-python3-runtime"))
+def _option(text: str) -> str | int:
+    return int(text) if text.isdigit() else text
 
 
-def _also(peer: Peer, note: str = "", **options: str) -> Peer:
-    return Peer(peer.requirements, peer.program, options, peer.relation, peer.reads, note, peer.pip)
-
-
-PEERS: dict[str, Peer] = {
-    "dpmm-mst": _also(_DPMM, pipeline="MSTPipeline"),
-    "dpmm-aim": _also(_DPMM, pipeline="AIMPipeline"),
-    "dpmm-privbayes": _also(_DPMM, pipeline="PrivBayesPipeline"),
-    "mbi-mst": Peer(_MBI, "with_mbi", {"squared_sensitivity": 1}, ADDED, "nothing", MST),
-    "mbi-mst-replaced": Peer(_MBI, "with_mbi", {"squared_sensitivity": 2}, "replace-one", "nothing",
-                             MST),
-    "smartnoise-mst": _also(_SMARTNOISE, synthesizer="mst"),
-    "smartnoise-aim": _also(_SMARTNOISE, synthesizer="aim"),
-    "datasynthesizer": Peer(
-        ("DataSynthesizer==0.1.13",), "with_datasynthesizer", {"parents": 2}, ADDED,
-        "which values there are, the share of nulls", "two parents a column"),
-}
-"""Name -> the peer."""
+PEERS = {name: Peer(**entry | {
+    "requirements": tuple(entry["requirements"]), "pip": tuple(entry.get("pip", ())),
+    "options": {key: _option(text) for key, text in entry.get("options", {}).items()}})
+    for name, entry in common.read_yaml(__file__, "peers.yaml").items()}
+"""Name -> the peer. Dependencies of SmartNoise are listed without opacus and torch, gigabytes
+that MST and AIM do not use."""
 UNTRIED = {
     "smartnoise-synth 1.0.8: DPCTGAN, PATECTGAN, DPGAN, PATEGAN":
         "need opacus and torch, gigabytes that were not fetched",
@@ -163,9 +124,6 @@ def python(peer: Peer) -> Path:
 
     What could not be installed is not tried again until its requirements change, or its folder is
     removed.
-
-    Raises:
-      Failed: The packages could not be installed; pip.log in the folder says more.
     """
     folder = cache() / peer.environment
     state, venv = folder / "state.json", folder / "venv"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks import common, table_settings
+from benchmarks import common
 from benchmarks.common import markdown
 from benchmarks.tables.cells import CLASSIFIERS
 from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
@@ -19,6 +17,7 @@ FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
 SHOWN = dict(zip((*CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 LATER = {"f1": "F1", "queries": "queries"}
+ALL = (*SHOWN, *LATER)
 DISTANCES = ("pairs", "queries")
 """Scores of which less is better."""
 Results = dict[str, Any]
@@ -29,7 +28,7 @@ SIGNALLED = "ended with exit code -24"
 @functools.cache
 def cells() -> tuple[Results, ...]:
     """Return the results of all cells, each with `stem`, the name of its file."""
-    return tuple(json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
+    return tuple(common.results(f"tables/{path.stem}") | {"stem": path.stem}
                  for path in sorted(FOLDER.glob("*.json")) if not path.stem.startswith("scale-"))
 
 
@@ -74,13 +73,6 @@ def with_range(score: Results, digits: int) -> str:
 
 
 def table(name: str, epsilon: float, up: str) -> str:
-    """Return one table of the benchmark.
-
-    Args:
-      name: The table.
-      epsilon: The budget.
-      up: What leads from the page to the root.
-    """
     def row(cell: Results) -> list[object]:
         seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
@@ -109,7 +101,6 @@ def about(name: str) -> str:
 
 
 def failures() -> str:
-    """Return what did not run, a line a method and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in cells():
         for run in cell["runs"]:
@@ -190,64 +181,19 @@ def runs_made() -> str:
     return f"{min(made)}" if min(made) == max(made) else f"{min(made)} to {max(made)}"
 
 
-def _found(folder: Path, pattern: str) -> list[Results]:
-    """Return the results of the files of a folder, each with the file's stem."""
-    return [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
-            for path in sorted(folder.glob(pattern))]
+def mean_of(runs: Sequence[dict[str, float]], *keys: str) -> float:
+    """Return the mean of scores over runs, of the AUROC of all classifiers if none is named."""
+    return statistics.fmean(statistics.fmean(run[key] for run in runs)
+                            for key in keys or CLASSIFIERS)
 
 
-def adaptive() -> str:
-    """Return what a simulation of a further round of tables came to, a row for each table and way.
-
-    The ways share the noise of all steps but the last, run by run.
-    """
-    record = json.loads((common.RESULTS / "adaptive_tables.json").read_text(encoding="utf-8"))
-
-    def row(name: str, way: str, scores: Results) -> list[object]:
-        return [name, way, f"{mean_auroc({'scores': scores}):.3f}",
-                *(with_range(scores[key], 3) for key in SHOWN),
-                f"{scores['further tables']['mean']:.0f}" if "further tables" in scores else ""]
-
-    return markdown(("table", "the last step", "mean AUROC", *SHOWN.values(), "further tables"), (
-        row(name, way, scores) for name, found in record["results"]["tables"].items()
-        for way, scores in found["ways"].items()))
+def setting(runs: Sequence[dict[str, float]] | None) -> str:
+    """Return what a setting came to, or nothing where it was not run."""
+    return f"{mean_of(runs):.3f}, pairs {mean_of(runs, 'pairs'):.3f}" if runs else ""
 
 
-def models() -> str:
-    """Return what the models of `marginals` came to on the same releases, on validation parts."""
-    record = json.loads((common.RESULTS / "table_models.json").read_text(encoding="utf-8"))
-    shown = SHOWN | LATER | {"cpu_seconds": "CPU s"}
-
-    def row(epsilon: str, table: str, model: str, runs: list[dict[str, float]]) -> list[object]:
-        mean = {key: statistics.fmean(run[key] for run in runs) for key in shown}
-        auroc = statistics.fmean(mean[key] for key in CLASSIFIERS)
-        return [epsilon, table, model, f"{auroc:.3f}",
-                *(f"{mean[key]:.{0 if key == 'cpu_seconds' else 3}f}" for key in shown), len(runs)]
-
-    return markdown(("epsilon", "table", "model", "mean AUROC", *shown.values(), "runs"), (
-        row(epsilon, table, model, runs)
-        for epsilon, tables in record["results"]["scores"].items()
-        for table, found in tables.items() for model, runs in found.items()))
-
-
-def settings(kind: str) -> str:
-    """Return what settings of `marginals` came to on validation parts, a row for each table.
-
-    Args:
-      kind: How the names of the settings begin that stand beside the settings as they are.
-    """
-    record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
-    tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
-    names = ["as it is", *(name for name in table_settings.SETTINGS if name.startswith(kind))]
-
-    def cell(runs: list[dict[str, float]]) -> str:
-        aurocs = [statistics.fmean(run[key] for key in CLASSIFIERS) for run in runs]
-        pairs = statistics.fmean(run["pairs"] for run in runs)
-        return f"{statistics.fmean(aurocs):.3f}, pairs {pairs:.3f}"
-
-    return markdown(("table", *names), (
-        [table, *(cell(found[name]) if name in found else "" for name in names)]
-        for table, found in tables.items() if not found.keys().isdisjoint(names[1:])))
+def heading(*cells: str) -> str:
+    return markdown(cells, ())
 
 
 def scale(up: str) -> str:
@@ -256,17 +202,17 @@ def scale(up: str) -> str:
     Args:
       up: What leads from the page to the root.
     """
-    found = _found(FOLDER, "scale-*.json")
-
-    def row(cell: Results) -> list[object]:
+    def row(stem: str, cell: Results) -> list[object]:
         made = [run for run in cell["runs"] if "cpu_seconds" in run]
-        link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
+        link = f"[{cell['method']}]({up}/benchmarks/results/tables/{stem}.json)"
         if not made:
             return [link, "", "", "", cell["runs"][0]["error"]]
         return [link, *(f"{sum(run[key] for run in made) / len(made):.0f}"
                         for key in ("cpu_seconds", "wall_seconds")),
                 f"{max(run['peak_bytes'] for run in made) / 1e9:.1f}", ""]
 
+    found = {path.stem: common.results(f"tables/{path.stem}")
+             for path in sorted(FOLDER.glob("scale-*.json"))}
     return "" if not found else markdown(
         ("method", "CPU s", "wall s", "GB", "why not"),
-        (row(cell) for cell in found if cell["method"] != "real"))
+        (row(*item) for item in found.items() if item[1]["method"] != "real"))

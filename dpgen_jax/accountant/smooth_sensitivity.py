@@ -347,8 +347,8 @@ class Sanitiser:
     with both noises at their means the bound is z sigma_ss e^(0.2 * 1.5 z) = 74 SS above the total.
     A larger beta lowers SS, but from a beta = 1/4 on the first cost grows fast (1 / w in
     `gnss_rdp`); beta log_sigma = 0.3 keeps e^U within a factor of about 2.5 of z deviations.
-    benchmarks/pate_accounting.py measures it on simulated votes. Smaller sigma2, or teachers that
-    agree less, bring more votes near q0, and SS up: then the data-independent total is better.
+    benchmarks/results/pate_accounting.json has it of simulated votes. Smaller sigma2, or teachers
+    that agree less, bring more votes near q0, and SS up: then the data-independent total is better.
 
     Attributes:
         order: The order a.

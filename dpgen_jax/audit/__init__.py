@@ -1,13 +1,113 @@
-"""Attacks on what is promised, by anybody: `python -m dpgen_jax.audit`, see `command_line`."""
+"""Attacks on what is promised, by anybody: the call `dpgen_jax.audit(...)`, and the command."""
 
 from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dpgen_jax.core.errors import option
+
+if TYPE_CHECKING:
+    from dpgen_jax.audit.findings import Log, Report
+    from dpgen_jax.audit.mechanism import Attack, Target
+    from dpgen_jax.core.config import DataOptions
+    from dpgen_jax.data import Dataset
+
+
+def of_method(target: Target, attack: Attack, log: Log) -> Report:
+    """Attacks the mechanism of a method as a run would compile it, or a whole training.
+
+    Raises:
+        UserError: Arguments that mean nothing together, and from the audits.
+    """
+    from dpgen_jax import data
+    from dpgen_jax.audit import mechanism, training
+    from dpgen_jax.core.errors import UserError
+
+    dataset, canaries = attack.dataset, attack.canaries
+    if attack.black_box and dataset is None:
+        raise UserError(f"{option('black_box')} attacks the samples of a training; name "
+                        f"{option('dataset')} and {option('canaries')}")
+    if (dataset is None) != (canaries is None):
+        raise UserError(f"a training is audited with both {option('dataset')} and "
+                        f"{option('canaries')}; leave out both to audit the mechanism")
+    if not 0 < attack.seconds < math.inf:
+        raise UserError(f"{option('seconds')} is {attack.seconds}; give a number above 0")
+    if dataset is None or canaries is None:
+        return mechanism.of_preset(target, attack.seconds, log)
+    if isinstance(dataset, str):
+        dataset = data.load(dataset, **vars(attack.options))
+    views = training.of_both if attack.black_box else training.of_releases
+    return views(target, dataset, canaries, log)
+
+
+class _Audit(ModuleType):
+    """This package, which can also be called, as `dpgen_jax.audit(...)`."""
+
+    def __call__(self, what: str | Path, *, preset: str | None = None,
+                 epsilon: float | None = None, delta: float | None = None,
+                 seconds: float | None = None, dataset: str | Dataset | None = None,
+                 options: DataOptions | None = None, canaries: int | None = None,
+                 black_box: bool = False, verbose: bool = True, **fields: Any) -> Report:
+        """Attacks what a method promises, or checks what a run folder states.
+
+        `audit("dpmerf")` attacks a mechanism and reads no data, `audit("dpmerf", dataset="glyphs",
+        canaries=500)` a whole training, and `audit("runs/first")` checks a run folder.
+
+        Args:
+            what: The name of a method, or a folder of a run or a release.
+            preset: Of a method: the preset, which gives all other arguments their values.
+            epsilon: Of a method: the promise.
+            delta: Of the same promise.
+            seconds: How long a mechanism is attacked: by default 100 of a method, none of a run.
+            dataset: The records: of a method those to train on, of a run those it was trained on,
+                of which one is replaced. Of a run it is a text, as `load_dataset` takes it.
+            options: How the data set is read.
+            canaries: Of a method, with `dataset`: how many canaries are put among the records.
+            black_box: With `canaries`: whether samples of a release are attacked too.
+            verbose: Whether each finding is printed as it comes.
+            **fields: Of a method: any field of its `Config`.
+
+        Returns:
+            The report: a list of findings, and what no check of this audit can see.
+
+        Raises:
+            UserError: Arguments that mean nothing, a folder that is no run, or data that cannot be
+                read.
+        """
+        from dpgen_jax.audit.findings import quiet
+        from dpgen_jax.audit.folder import of_folder
+        from dpgen_jax.audit.mechanism import Attack, Target
+        from dpgen_jax.core.config import DataOptions
+        from dpgen_jax.core.console import tell
+        from dpgen_jax.core.errors import UserError, worded
+        from dpgen_jax.run import costs
+
+        log, options = tell if verbose else quiet, options or DataOptions()
+        for_methods = {**fields, "preset": preset, "epsilon": epsilon, "delta": delta,
+                       "canaries": canaries, "black_box": black_box or None}
+        with worded(on_command_line=False):
+            if not costs.is_method(what, [k for k, v in for_methods.items() if v is not None]):
+                if not isinstance(dataset, str | None):
+                    raise UserError("dataset of a run is a text, as load_dataset takes it")
+                return of_folder(Path(what), dataset, options, log, seconds or 0.0)
+            _, chosen, config = costs.configured(str(what), preset, fields)
+            target = Target(str(what), chosen, config,
+                            chosen.epsilon if epsilon is None else epsilon,
+                            chosen.delta if delta is None else delta)
+            attack = Attack(Attack.seconds if seconds is None else seconds, dataset, options,
+                            canaries, black_box)
+            return of_method(target, attack, log)
+
+
+sys.modules[__name__].__class__ = _Audit
 
 
 def command(argv: list[str]) -> int | None:
     """Runs the command; returns its exit code.
-
-    Args:
-        argv: The arguments after the command's name.
 
     Raises:
         UserError: Bad arguments, and from the audits.

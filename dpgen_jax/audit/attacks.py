@@ -16,6 +16,11 @@ other, so every unit is a trial of the claim for one unit. Trials are independen
 different entries is. An alarm needs no more than that, since the noise that is charged has
 independent entries.
 
+Noise: one release of a preset has a mu near 0.02, and to certify most of that takes millions of
+releases. What is attacked is whether the code keeps what it claims, and it makes its claim of any
+noise. So most attacks are on the mechanism with less noise, and on what it claims then: all other
+code is the same.
+
 Bounds: those of Clopper and Pearson, from draws of both sums. Each function takes scores of
 releases of two neighbouring sums; the last axis counts releases, and axes before it are independent
 repetitions. The first quarter of the releases chooses a threshold, and the others are judged by it:
@@ -30,7 +35,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,42 +45,38 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from dpgen_jax.accountant import composition
-from dpgen_jax.accountant.events import Events
-from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, release
-from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.accountant.events import Events, GaussianEvent
+from dpgen_jax.aggregation.clip import GradientL2, RowL2
+from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, SumMechanism, release
+from dpgen_jax.aggregation.noise import (
+    MIN_SCALE,
+    MIN_SIGMA,
+    DiscreteLaplace,
+    Noise,
+    OsBits,
+    RoundedGaussian,
+)
+from dpgen_jax.aggregation.schedule import FixedSizeSampling, FullParticipation, PoissonSampling
 from dpgen_jax.aggregation.teacher_votes import Answers, ConfidentGNMax, Majority, Share
 from dpgen_jax.aggregation.topagg import Threshold, votes_needed
-from dpgen_jax.audit import lowered, pairs
+from dpgen_jax.audit import pairs
 from dpgen_jax.audit.findings import ALARM, Finding, Findings
-from dpgen_jax.audit.lowered import NoisySum
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import Array, Private
 
 TAIL = np.logspace(-6, -1.7, 30)
 LEVELS = np.concatenate([TAIL, np.linspace(0.03, 0.97, 81), 1 - TAIL])
 """Quantiles of the scores that are tried as thresholds."""
+SHOWN = 0.05
+"""1 - confidence of the bounds that are shown; an alarm needs `ALARM`"""
 Value = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From rates of false positives and of false negatives to what they certify."""
 
 
-class Rates(NamedTuple):
-    """Upper bounds on both rates of errors, which hold together at one confidence.
-
-    Attributes:
-        false_positives: float [...], of scores of the first sum above the threshold.
-        false_negatives: float [...], of scores of the second one at most the threshold.
-    """
-
-    false_positives: np.ndarray
-    false_negatives: np.ndarray
-
-
 def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
-    """Returns the upper bound of Clopper and Pearson on a chance, at confidence 1 - alpha.
+    """Returns Clopper and Pearson's upper bound on a chance, at confidence 1 - alpha.
 
-    Args:
-        hits: int [...], how often it happened.
-        n: The number of trials.
-        alpha: The chance that the bound does not hold.
+    `hits`, int [...], is how often it happened in n trials.
     """
     hits = np.asarray(hits)
     return np.where(hits >= n, 1.0, beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1)))
@@ -89,11 +90,7 @@ def training_part(n: int) -> int:
 def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: Value) -> float:
     """Returns approximately what the best test of a trade-off curve certifies with n releases.
 
-    Args:
-        curve: Points of the curve, "false_positives" and "false_negatives".
-        n: Releases of each sum, those that choose the threshold included.
-        alpha: As of `rates`.
-        value: As of `rates`.
+    They include those that choose the threshold; `alpha` and `value` are as of `certified`.
     """
     judged = n - training_part(n)
     points = [np.asarray(curve[name]) for name in ("false_positives", "false_negatives")]
@@ -101,14 +98,16 @@ def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: 
     return max(0.0, float(np.max(found[np.isfinite(found)], initial=0)))
 
 
-def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Rates:
-    """Bounds the errors of one threshold.
+def certified(zeros: np.ndarray, ones: np.ndarray, value: Value, alpha: float = SHOWN
+              ) -> np.ndarray:
+    """Returns a lower bound at confidence 1 - alpha, for either direction of the scores.
 
     Args:
         zeros: Scores of releases of the first sum, float [..., n].
-        ones: Of the second one, float [..., n].
-        alpha: The chance that one of the two bounds does not hold.
-        value: From both rates to what they would certify, by which the threshold is chosen.
+        ones: Of the second one, float [..., n], higher where the attack works.
+        value: From both rates of errors to what they certify, as `mu_of` and `epsilon_of`. The
+            threshold is the one that would certify most of the part that chooses it.
+        alpha: The chance that the truth is below the bound.
     """
     first = training_part(zeros.shape[-1])
     judged = zeros.shape[-1] - first
@@ -124,8 +123,9 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Ra
     false_negatives = (ones[..., None, :first] <= tried[..., None]).sum(-1)
     best = np.argmax(value(pessimist(false_positives), pessimist(false_negatives)), -1)
     threshold = np.take_along_axis(tried, best[..., None], -1)
-    return Rates(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
-                 above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+    found = value(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
+                  above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
 
 
 def mu_of(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
@@ -144,28 +144,81 @@ def epsilon_of(delta: float) -> Value:
     return epsilon
 
 
-def certified(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> np.ndarray:
-    """Returns a lower bound at confidence 1 - alpha, for either direction of the scores.
+MU = 3.0
+"""of one release after its noise was lowered: the fewest draws certify nine tenths of it"""
+LAPLACE_MU = 1.2
+"""The same of Laplace noise, about: what is certified of it is epsilon, which grows faster."""
+DELTAS = (0.1, 0.01, 0.001)
+"""at which epsilon is certified: the smaller, the more releases it takes"""
+NoisySum = SumMechanism | LocalMechanism
+"""mechanisms that release a noisy sum, or of each client a noisy message"""
 
-    Args:
-        zeros: Scores of releases of the first sum, float [..., n].
-        ones: Of the second one, float [..., n], higher where the attack works.
-        alpha: The chance that the truth is below the bound.
-        value: From both rates of errors to what they certify, as `mu_of`.
+
+def attackable(mechanism: Mechanism) -> NoisySum | ConfidentGNMax:
+    """Returns the mechanism, as one of the types that can be attacked.
+
+    Raises:
+        UserError: It is of another type.
     """
-    found = value(*rates(zeros, ones, alpha, value))
-    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
+    if isinstance(mechanism, SumMechanism | LocalMechanism | ConfidentGNMax):
+        return mechanism
+    raise UserError(f"{type(mechanism).__name__} is a mechanism that no attack is written for")
 
 
-def certified_mu(zeros: np.ndarray, ones: np.ndarray, alpha: float = 0.05) -> np.ndarray:
-    """Returns a lower bound on mu at confidence 1 - alpha; see `certified`."""
-    return certified(zeros, ones, alpha, mu_of)
+def with_noise(mechanism: NoisySum, noise: Noise) -> NoisySum:
+    """Returns the mechanism with another noise, and its schedule's draws not secret."""
+    schedule = mechanism.schedule
+    if isinstance(schedule, PoissonSampling | FixedSizeSampling):
+        schedule = FullParticipation()
+    return dataclasses.replace(mechanism, noise=noise, schedule=schedule)
 
 
-def certified_epsilon(zeros: np.ndarray, ones: np.ndarray, delta: float, alpha: float = 0.05
-                      ) -> np.ndarray:
-    """Returns a lower bound on epsilon at delta, at confidence 1 - alpha; see `certified`."""
-    return certified(zeros, ones, alpha, epsilon_of(delta))
+def lowered(mechanism: NoisySum, mu: float = MU) -> NoisySum:
+    """Returns the mechanism with so much noise that one release has this mu.
+
+    Its noise is Gaussian or discrete Laplace, and no test comes before its answers.
+    """
+    sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
+    if isinstance(mechanism.noise, DiscreteLaplace):
+        scale = max(sensitivity / LAPLACE_MU, MIN_SCALE)
+        return with_noise(mechanism, dataclasses.replace(mechanism.noise, scale=scale))
+    return with_noise(mechanism, gaussian_noise(mechanism.noise, sensitivity / mu))
+
+
+def gaussian(noise: Noise) -> RoundedGaussian:
+    """Returns the noise, which must be Gaussian.
+
+    Raises:
+        UserError: It is not.
+    """
+    if isinstance(noise, RoundedGaussian):
+        return noise
+    raise UserError(f"this attack is on Gaussian noise, and the mechanism has "
+                    f"{type(noise).__name__}")
+
+
+def gaussian_noise(noise: Noise, sigma: float) -> RoundedGaussian:
+    """Returns a Gaussian noise of the same type, faults of it included, with another sigma."""
+    return dataclasses.replace(gaussian(noise), sigma=max(sigma, MIN_SIGMA))
+
+
+def clipping(mechanism: Mechanism) -> GradientL2 | RowL2:
+    """Returns the bound of the mechanism, which must clip vectors.
+
+    Raises:
+        UserError: It does not.
+    """
+    if isinstance(mechanism.bound, GradientL2 | RowL2):
+        return mechanism.bound
+    raise UserError(f"this attack is on clipped vectors, and the mechanism bounds messages by "
+                    f"{type(mechanism.bound).__name__}")
+
+
+def gaussian_mu(events: Events) -> float | None:
+    """Returns the mu of events that are all Gaussian, else None."""
+    if not all(isinstance(event, GaussianEvent) for event, _ in events):
+        return None
+    return math.sqrt(composition.mu_squared(events))
 
 
 BLOCK_BYTES = 2**25
@@ -203,9 +256,7 @@ def _(decode: Majority | Share, n_units: int, apart: np.ndarray) -> np.ndarray:
 def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
     """Returns two likelihood ratios, up to a factor: of Gaussian and of Laplace noise.
 
-    Args:
-        mechanism: The mechanism.
-        totals: int32 [2, B, D].
+    `totals` are two sums, int32 [2, B, D].
     """
     silent = jnp.zeros(mechanism.bits_shape, jnp.uint32)
     quiet = [np.asarray(jax.jit(lambda total: mechanism.value(mechanism.decide(total, silent)))(
@@ -231,13 +282,6 @@ def answer_features(mechanism: ConfidentGNMax) -> Features:
             jnp.float32)
 
     return features
-
-
-def features_of(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns the features that separate the releases of two sums int32 [2, B, D]."""
-    if isinstance(mechanism, ConfidentGNMax):
-        return answer_features(mechanism)
-    return linear_features(mechanism, totals)
 
 
 def compiled(mechanism: Mechanism, features: Features) -> Callable[[Array, Array], Array]:
@@ -273,7 +317,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
         totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
         seconds: How long.
         most: Releases of each sum, at most; 16 are made at least.
-        features: What is kept of a release; by default `features_of`.
+        features: What is kept of a release; by default what separates both sums.
 
     Returns:
         float32 [n, F] of each sum.
@@ -281,7 +325,9 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
     shape = (mechanism.client_bits_shape if isinstance(mechanism, LocalMechanism)
              else mechanism.bits_shape)
     size = max(1, min(LONGEST, most, BLOCK_BYTES // max(1, 4 * math.prod(shape))))
-    block = compiled(mechanism, features or features_of(mechanism, totals))
+    block = compiled(mechanism, features or (
+        answer_features(mechanism) if isinstance(mechanism, ConfidentGNMax)
+        else linear_features(mechanism, totals)))
     devices, source = jax.devices(), OsBits()
 
     def side(i: int) -> np.ndarray:
@@ -304,12 +350,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
 def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns one number for each release: the linear discriminant of the part that trains it.
 
-    Args:
-        zeros: float32 [n, F], features of releases of the first sum.
-        ones: Of the second one.
-
-    Returns:
-        float [n] each, higher for the second sum.
+    From features float32 [n, F] of releases of either sum to float [n] each, higher for the second.
     """
     first = training_part(len(zeros))
     a, b = zeros[:first].astype(float), ones[:first].astype(float)
@@ -366,11 +407,8 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
                  rng: np.random.Generator) -> Trials:
     """Puts as many trials into one sum as its entries have room for.
 
-    Args:
-        mechanism: A mechanism that releases a noisy sum.
-        pair: The best pair. It is the only trial where no worst case of the bound is as far.
-        seconds: How long places are looked for.
-        rng: Chooses the places of trials.
+    The best pair is the only trial where no worst case of the bound is as far. Places are looked
+    for as many seconds as are given.
     """
     most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
@@ -431,8 +469,6 @@ ENOUGH, MOST = 2**16, 2**20
 """Trials of each sum, at most: with lowered noise, and with the noise of a preset."""
 FEWEST = 16
 """Releases of each sum, at least, however many trials are in one."""
-SHOWN = 0.05
-"""1 - confidence of the bounds that are shown; an alarm needs `ALARM`"""
 
 
 def as_it_is(noised: Array, n_units: float) -> Array:
@@ -500,10 +536,10 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
 
     It fails where the claim is exceeded at a confidence of 1 - `ALARM`.
     """
-    mu, n = lowered.mu_of(events), len(scores.zeros)
+    mu, n = gaussian_mu(events), len(scores.zeros)
 
     def add(measure: str, claimed: float, value: Value) -> None:
-        shown, alarm = (float(np.max(certified(scores.zeros, scores.ones, alpha, value)))
+        shown, alarm = (float(np.max(certified(scores.zeros, scores.ones, value, alpha)))
                         for alpha in (SHOWN, ALARM))
         reach = in_reach(promised(events), n, SHOWN, value)
         found.found(check, alarm <= claimed, f"{detail}, {n} trials of each sum, of which the best "
@@ -513,7 +549,7 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
     if mu is not None:
         add("mu", mu, mu_of)
         return
-    for delta in lowered.DELTAS:
+    for delta in DELTAS:
         add(f"epsilon at delta {delta:g}", composition.epsilon_of(events, delta),
             epsilon_of(delta))
 
@@ -521,7 +557,7 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
 def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
     """Adds the attack on the noisy sum, which proofs are about, with its noise lowered."""
-    plain = lowered.single(mechanism)
+    plain = lowered(mechanism)
     scores, detail = of_sum(plain, pair, seconds, ENOUGH)
     judge(found, f"{name}: noisy sum", plain.events(1), scores, detail)
     return plain.events(1), scores
@@ -530,14 +566,8 @@ def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Find
 def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
     """Attacks one release of a noisy sum, as it is; of clients with noise of their own one message.
 
-    Args:
-        plain: The mechanism, of which no draw is secret.
-        pair: The best pair of messages.
-        seconds: How long.
-        most: Trials of each sum, at most.
-
-    Returns:
-        The scores, and what was attacked in words.
+    No draw of the mechanism is secret, and there are at most `most` trials of each sum. Returns the
+    scores, and what was attacked in words.
     """
     if isinstance(plain, LocalMechanism):
         return attacked(plain, totals_of(plain, pair), seconds, most), _noise(plain)
@@ -553,10 +583,27 @@ def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tupl
 def decoded(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
             ) -> None:
     """Adds the attack on what is released: the noisy sum decoded, with its noise lowered."""
-    plain = lowered.single(mechanism)
+    plain = lowered(mechanism)
     scores = attacked(plain, totals_of(plain, pair), seconds)
     judge(found, f"{name}: what is released ({type(mechanism.decode).__name__})", plain.events(1),
           scores, _noise(plain))
+
+
+def _lowered_tests(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
+    """Confident-GNMax whose tests by themselves have about this mu in a round."""
+    return dataclasses.replace(mechanism, test_noise=gaussian_noise(
+        mechanism.test_noise, math.sqrt(mechanism.queries) / mu))
+
+
+def _lowered_answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
+    """Confident-GNMax whose answers alone have about this mu, and are always given.
+
+    The threshold is lowered where two bins with half of the votes each would not reach it.
+    """
+    reached = (mechanism.n_units // 2 - 6 * mechanism.test_noise.sigma) / mechanism.n_units
+    noise = gaussian_noise(mechanism.noise, math.sqrt(2 * mechanism.queries) / mu)
+    return dataclasses.replace(mechanism, noise=noise,
+                               threshold=max(min(mechanism.threshold, reached), 1e-9))
 
 
 def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: str
@@ -569,8 +616,8 @@ def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: 
     needed = mechanism.votes_needed
     test[:, :, 0], test[:, :, -1] = [[needed - 1], [needed]], [[1], [0]]
     for what, plain, sums in (("one round at the preset's own noise", mechanism, test),
-                              ("tests", lowered.tests(mechanism), test),
-                              ("answers", lowered.answers(mechanism), tie)):
+                              ("tests", _lowered_tests(mechanism), test),
+                              ("answers", _lowered_answers(mechanism), tie)):
         scores = attacked(plain, sums.reshape(2, *mechanism.shape), seconds / 3)
         events = plain.events(1)
         judge(found, f"{name}: {what}", events, scores,
@@ -580,14 +627,12 @@ def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: 
     return events, scores
 
 
-def own_noise(mechanism: NoisySum, pair: pairs.Pair | None, seconds: float, found: Findings,
-              name: str) -> None:
+def own_noise(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
+              ) -> None:
     """Adds what the time certifies of one release with the noise that a run has."""
-    if pair is None:
-        return
-    plain = lowered.with_noise(mechanism, mechanism.noise)
+    plain = with_noise(mechanism, mechanism.noise)
     scores, detail = of_sum(plain, pair, seconds, MOST)
-    mu, limit = lowered.mu_of(plain.events(1)), ""
+    mu, limit = gaussian_mu(plain.events(1)), ""
     if mu is not None:
         needed = 2 * (2 * 1.96 * 1.2533 / (0.1 * mu))**2  # errors of 1/2: the widest interval
         limit = (f"; nine tenths of mu {mu:.3g} would take about {needed:.2g} trials of each sum"

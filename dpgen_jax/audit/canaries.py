@@ -74,11 +74,9 @@ from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism
 from dpgen_jax.aggregation.noise import DiscreteLaplace, Noise
 from dpgen_jax.aggregation.schedule import PoissonSampling
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
-from dpgen_jax.audit import lowered
-from dpgen_jax.audit.attacks import SHOWN, as_it_is
+from dpgen_jax.audit import attacks
+from dpgen_jax.audit.attacks import SHOWN, NoisySum, as_it_is, attackable, clipping, gaussian_mu
 from dpgen_jax.audit.findings import ALARM, Findings
-from dpgen_jax.audit.lowered import NoisySum, attackable, clipping
-from dpgen_jax.audit.lowered import gaussian as lowered_gaussian
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation
@@ -95,7 +93,7 @@ def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) 
     Args:
         numbers: float32 [N], the sum of each one's coordinate over the B rows.
         added: float32 [2, B, D], what a canary adds for tails and for heads.
-        sigma: Of the Gaussian noise.
+        sigma: The standard deviation of the Gaussian noise.
         rate: The chance that a canary is counted.
     """
     tails, heads = added
@@ -119,7 +117,7 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
     """
     everyone = jnp.arange(len(queried))
     ratio: Ratio = (laplace_ratio(noise) if isinstance(noise, DiscreteLaplace)
-                    else gaussian_ratio(lowered_gaussian(noise).sigma, rate))
+                    else gaussian_ratio(attacks.gaussian(noise).sigma, rate))
 
     def middle(total: Array, i: Array) -> tuple[Array, None]:
         return total + rate * queried[i] * added(i).mean(0), None
@@ -291,9 +289,7 @@ class Canaries:
     def labels(self, usual: np.ndarray, coins: np.ndarray) -> np.ndarray:
         """Returns labels that decide the message of each unit: int32 [U].
 
-        Args:
-            usual: int32 [U], the labels of records that are not canaries.
-            coins: int [N].
+        `usual`, int32 [U], are the labels of records that are not canaries; there are N coins.
         """
         n, y = len(self.units), usual.copy()
         if isinstance(self.mechanism, ConfidentGNMax):
@@ -318,7 +314,7 @@ class Canaries:
         if self.spikes:
             numbers = noised[:, jnp.asarray(self.places)].sum(0)
             ratios = evidence_of_spikes(numbers, self.added(jnp.int32(0), jnp.int32(0)),
-                                        lowered_gaussian(mechanism.noise).sigma, self.rate)
+                                        attacks.gaussian(mechanism.noise).sigma, self.rate)
         else:
             ratios = evidence_of_codes(noised, queried, lambda i: self.added(i, step),
                                        mechanism.noise, self.rate)
@@ -362,12 +358,7 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
            rng: np.random.Generator) -> Canaries:
     """Chooses the units of canaries, at most one in each, and their coordinates.
 
-    Args:
-        method: The method.
-        shapes: (B, M) of a message, of each of its phases.
-        classes: C.
-        canaries: How many.
-        rng: Of the choice, which may be public.
+    Each phase of the method has messages of a shape (B, M). The choice may be public.
 
     Raises:
         UserError: There are more canaries than units; or than coordinates, where each client is
@@ -413,12 +404,9 @@ def of_pairs(pairs: Sequence[tuple[float, float]]) -> Shrink:
 def rejected(shrink: Shrink, canaries: int, guesses: int, right: int, alpha: float) -> bool:
     """Returns whether so many right guesses have a chance of at most alpha under a promise.
 
-    Args:
-        shrink: F^-1 of the promise.
-        canaries: m.
-        guesses: r, fixed before the training.
-        right: v, how many of the guesses are right.
-        alpha: The chance that a promise which holds is rejected.
+    Of m canaries r were guessed, a number that was fixed before the training, and v of the guesses
+    are right. `shrink` is F^-1 of the promise; alpha is the chance that one which holds is
+    rejected.
     """
     if not 0 <= right <= guesses <= canaries:
         raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries")
@@ -436,13 +424,8 @@ def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, ri
               alpha: float = 0.05, most: float = 50.0) -> float:
     """Returns the largest parameter that is rejected: a lower bound at confidence 1 - alpha.
 
-    Args:
-        family: From a parameter (mu, or epsilon) to F^-1; a larger one promises less.
-        canaries: m.
-        guesses: r, fixed before the training.
-        right: v, how many of the guesses are right.
-        alpha: The chance that the true parameter is below the bound.
-        most: No larger parameter is looked for.
+    `family` is from a parameter (mu, or epsilon) to F^-1; a larger parameter promises less, and
+    none above `most` is looked for. The numbers are as of `rejected`.
     """
     def fails(parameter: float) -> bool:
         return rejected(family(parameter), canaries, guesses, right, alpha)
@@ -456,11 +439,6 @@ def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, ri
         middle = (low + high) / 2
         low, high = (middle, high) if fails(middle) else (low, middle)
     return low
-
-
-def certified_mu(canaries: int, guesses: int, right: int, alpha: float = 0.05) -> float:
-    """Returns a lower bound on mu at confidence 1 - alpha; see `certified`."""
-    return certified(gaussian, canaries, guesses, right, alpha)
 
 
 def certified_epsilon(canaries: int, guesses: int, right: int, delta: float, alpha: float = 0.05
@@ -495,7 +473,7 @@ class Law:
         mechanism, rng = made.method.mechanism, np.random.default_rng()
         rounds = mechanism.schedule.max_participations(steps)
         event, times = mechanism.events(steps)[0]
-        mu = lowered.mu_of(mechanism.events(steps))
+        mu = gaussian_mu(mechanism.events(steps))
         if mu is not None:
             ratios = mu * (rng.standard_normal(SIMULATED) + mu / 2)
             return cls(ratios, float(ndtr(mu / 2)))
@@ -513,11 +491,6 @@ class Law:
         Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015), which discrete
         Laplace noise of sensitivity 1 attains: each answer is right with a chance of e^eps / (1 +
         e^eps), and the best guess is that of the majority.
-
-        Args:
-            event: Of one release.
-            times: How many releases.
-            rng: Of the simulation.
         """
         epsilon = event.sensitivity / event.scale
         chance = 1 / (1 + math.exp(-epsilon))
@@ -538,13 +511,7 @@ class Law:
 
 
 def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns log likelihood ratios of coins [K] under a schedule with secret draws.
-
-    Args:
-        event: Of one round.
-        rounds: How many.
-        rng: Of the simulation.
-    """
+    """Returns log likelihood ratios of coins [K] after some rounds with secret draws."""
     match event:
         case PoissonGaussianEvent():
             shift, rate = event.gaussian.sensitivity / event.gaussian.sigma, event.rate
@@ -578,15 +545,9 @@ class Guesses(NamedTuple):
 
 def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: float, name: str
           ) -> None:
-    """Adds what the guesses of a training certify.
+    """Adds what the guesses of a training certify; epsilon is certified at delta.
 
-    Args:
-        found: Where findings are added.
-        law: Of the guesses, as charged.
-        guesses: Of the training.
-        events: Of the whole training.
-        delta: At which epsilon is certified.
-        name: Of the method.
+    `law` is that of the guesses as charged, and the events are those of the whole training.
     """
     coins, ratio = guesses
     n, correct = len(coins), (ratio > 0) == (coins > 0)
@@ -597,14 +558,14 @@ def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: fl
                 f"{v} of {n} guesses are right, p {p:.3g} of as many under the charged noise",
                 measure="chance of a right guess", claimed=law.right, certified=low,
                 confidence=1 - SHOWN)
-    mu = lowered.mu_of(events)
+    mu = gaussian_mu(events)
     if mu is not None:
         found.found(f"{name}: mu of the training, where noise of canaries is independent",
                     p > ALARM, "the noise of different entries is tested by the audit of the "
                     "mechanism", measure="mu", claimed=mu,
                     certified=max(0.0, 2 * float(ndtri(low))), confidence=1 - SHOWN)
     tied = "" if mu is None else (
-        f"; of all {n} guesses together mu {certified_mu(n, n, v, SHOWN):.3g}")
+        f"; of all {n} guesses together mu {certified(gaussian, n, n, v, SHOWN):.3g}")
     r = law.guessed(n, delta)
     likely = np.argsort(-np.abs(ratio), kind="stable")[:r]
     right = int(correct[likely].sum())

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
-from dpgen_jax.audit.findings import Log, Report
-from dpgen_jax.audit.mechanism import Target
+from dpgen_jax.audit import of_method
+from dpgen_jax.audit.findings import Log, Report, quiet, require_folder
+from dpgen_jax.audit.folder import of_folder
+from dpgen_jax.audit.mechanism import Attack, Target
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import DataOptions, to_json
 from dpgen_jax.core.console import program, tell
@@ -41,7 +43,7 @@ class OfMethod(Generic[Config]):
     delta: float
     """of the same promise"""
     config: Annotated[Config, cli.FLAT]
-    seconds: float = 100.0
+    seconds: float = Attack.seconds
     """how long the mechanism is attacked; more certifies more"""
     dataset: str | None = None
     """train on this data set, with canaries among its records; no data are read if left out"""
@@ -88,9 +90,6 @@ class OfFaults:
 def command(argv: list[str]) -> int | None:
     """Runs the audit that the arguments name, prints it and writes audit.json.
 
-    Args:
-        argv: The arguments after the command's name.
-
     Returns:
         The exit code: 0, `findings.FAILED` or `findings.UNDECIDED`.
 
@@ -120,39 +119,20 @@ def _method(method: str, argv: list[str]) -> int:
         "Attacks the mechanism of a method as a run would compile it; with --dataset and "
         f"--canaries a whole training. Presets: {', '.join(presets.all_of(method))}.",
         default=OfMethod(name, preset.epsilon, preset.delta, preset.config))
-    if (args.dataset is None) != (args.canaries is None):
-        raise UserError("a training is audited with both --dataset and --canaries; leave out both "
-                        "to audit the mechanism")
-    if args.black_box and args.dataset is None:
-        raise UserError("--black-box attacks the samples of a training; name --dataset and "
-                        "--canaries")
-    if not 0 < args.seconds < float("inf"):
-        raise UserError(f"--seconds is {args.seconds}; give a number above 0")
     out, log = _out(args.out, Path("audits") / f"{method}-{name}"), _log(args.json)
     target = Target(method, preset, args.config, args.epsilon, args.delta)
-    if args.dataset is None:
-        from dpgen_jax.audit import mechanism
-
-        report = mechanism.of_preset(target, args.seconds, log)
-    else:
-        from dpgen_jax import data
-        from dpgen_jax.audit import training
-
-        attack = training.both_views_of_dataset if args.black_box else training.of_dataset
-        report = attack(target, data.load(args.dataset, **vars(args.data)), args.canaries, log)
-    return _finish(report, out, args.json)
+    attack = Attack(args.seconds, args.dataset, args.data, args.canaries, args.black_box)
+    return _finish(of_method(target, attack, log), out, args.json)
 
 
 def _folder(root: Path, argv: list[str]) -> int:
-    from dpgen_jax.audit import run_folder
-
     args = cli.parse(OfFolder, argv, program("audit", "RUN"),
                      "Checks whether everything that a run folder says of itself is so; with "
                      "--dataset also that one record moves one unit alone.")
     out = _out(args.out, root / "audit")
     if not 0 <= args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
-    report = run_folder.of_folder(root, args.dataset, args.data, _log(args.json), args.seconds)
+    report = of_folder(root, args.dataset, args.data, _log(args.json), args.seconds)
     return _finish(report, out, args.json)
 
 
@@ -171,21 +151,18 @@ def _faults(argv: list[str]) -> int:
 
 def _out(stated: Path | None, default: Path) -> Path:
     """The folder of the files, which is looked at before minutes are spent."""
-    from dpgen_jax.audit import findings
-
-    return findings.require_folder(stated or default)
+    require_folder(out := stated or default)
+    return out
 
 
 def _log(as_json: bool) -> Log:
     """Prints lines to stdout; none where JSON is printed."""
-    return (lambda line: None) if as_json else tell
+    return quiet if as_json else tell
 
 
 def _finish(report: Report, out: Path, as_json: bool) -> int:
     """Writes and prints a report; its exit code."""
-    from dpgen_jax.audit import findings
-
-    path = findings.write_findings(report, out)
+    path = report.save(out)
     if as_json:
         print(json.dumps(to_json(report.record()), indent=1))
     else:

@@ -30,6 +30,10 @@ Log = Callable[[str], None]
 """Prints a line of an audit."""
 
 
+def quiet(line: str) -> None:
+    """Prints nothing."""
+
+
 class Verdict(enum.StrEnum):
     """The outcome of a check."""
 
@@ -46,6 +50,7 @@ class Finding:
         check: What was checked, in a few words.
         verdict: What came of it.
         detail: What was seen, or why the check cannot be made; one line.
+        advice: What the reader can do about it; empty where there is nothing to do.
         measure: What `claimed` and `certified` are of, as "mu" or "epsilon at delta 1e-05".
         claimed: The upper bound that the code claims.
         certified: The lower bound that the attack certifies.
@@ -56,6 +61,7 @@ class Finding:
     check: str
     verdict: Verdict
     detail: str = ""
+    advice: str = ""
     measure: str = ""
     claimed: float | None = None
     certified: float | None = None
@@ -71,13 +77,14 @@ class Finding:
 
     def line(self) -> str:
         """Returns the finding in a line."""
-        numbers = [self.detail] * bool(self.detail)
+        words = [self.detail, self.advice]
         if self.claimed is not None and self.certified is not None:
             share = f" ({self.share:.0%})" if self.share is not None else ""
-            numbers = [f"{self.measure} claimed {at_most(self.claimed, 4)}, certified "
-                       f"{self.certified:.4g}{share} at confidence {self.confidence:g}", *numbers]
-        words = f": {'; '.join(numbers)}" if numbers else ""
-        return f"{self.verdict:17} {self.check}{words} [{self.seconds:.1f} s]"
+            words = [f"{self.measure} claimed {at_most(self.claimed, 4)}, certified "
+                     f"{self.certified:.4g}{share} at confidence {self.confidence:g}", *words]
+        said = "; ".join(filter(None, words))
+        return (f"{self.verdict:17} {self.check}{f': {said}' * bool(said)} "
+                f"[{self.seconds:.1f} s]")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,6 +137,24 @@ class Report:
                 "limits": list(self.limits), "facts": dict(self.facts),
                 "curves": {name: dict(curve) for name, curve in self.curves.items()}}
 
+    def save(self, out: Path) -> Path:
+        """Writes audit.json and, where there are curves, audit.png into a folder.
+
+        Args:
+            out: The folder, which need not exist; files of an earlier audit in it are replaced.
+
+        Returns:
+            The path of audit.json.
+
+        Raises:
+            UserError: The folder lies in a release, which is shared, or is a file.
+            OSError: It cannot be written.
+        """
+        require_folder(out)
+        picture = {"audit.png": _picture(self)} if self.curves else {}
+        write_together(out, {**picture, "audit.json": json_bytes(to_json(self.record()))})
+        return out / "audit.json"
+
 
 class Findings:
     """Collects findings, and prints each as it comes.
@@ -138,41 +163,38 @@ class Findings:
         made: The findings so far.
     """
 
-    def __init__(self, log: Log):
+    def __init__(self, log: Log = quiet):
         self._log, self._since = log, time.monotonic()
         self.made: list[Finding] = []
 
-    def add(self, check: str, verdict: Verdict, detail: str = "", **numbers: Any) -> Finding:
-        """Adds a finding; its time is that since the previous one, unless `seconds` is given.
+    def add(self, check: str, verdict: Verdict, detail: str = "", **others: Any) -> Finding:
+        """Adds a finding; its time is that since the previous one.
 
         Args:
             check: What was checked, in a few words.
             verdict: What came of it.
             detail: What was seen, or why the check cannot be made; one line.
-            **numbers: Further fields of `Finding`.
+            **others: Further fields of `Finding`.
         """
         now = time.monotonic()
         seconds, self._since = now - self._since, now
         finding = Finding(check=check, verdict=verdict, detail=detail,
-                          **{"seconds": seconds, **numbers})
+                          **{"seconds": seconds, **others})
         self.made.append(finding)
         self._log(finding.line())
         return finding
 
-    def found(self, check: str, holds: bool, detail: str = "", **numbers: Any) -> Finding:
+    def found(self, check: str, holds: bool, detail: str = "", **others: Any) -> Finding:
         """Adds a finding that holds or fails."""
-        return self.add(check, Verdict.HOLDS if holds else Verdict.FAILS, detail, **numbers)
+        return self.add(check, Verdict.HOLDS if holds else Verdict.FAILS, detail, **others)
+
+    def unchecked(self, check: str, detail: str, advice: str = "") -> Finding:
+        """Adds a check that cannot be made."""
+        return self.add(check, Verdict.UNCHECKED, detail, advice=advice)
 
 
-LAST = "audit.json"
-PICTURE = "audit.png"
-
-
-def require_folder(out: Path) -> Path:
-    """Returns a folder that an audit may be written into, before minutes are spent on it.
-
-    Args:
-        out: The folder, which need not exist.
+def require_folder(out: Path) -> None:
+    """Refuses a folder that no audit may be written into, before minutes are spent on one.
 
     Raises:
         UserError: The folder lies in a release, which is shared, or is a file.
@@ -180,29 +202,10 @@ def require_folder(out: Path) -> Path:
     if out.exists() and not out.is_dir():
         raise UserError(f"{option('out', out)} is a file; name a folder")
     contents.refuse_shared(out, "an audit is for the data holder")
-    return out
 
 
-def write_findings(report: Report, out: Path) -> Path:
-    """Writes the files of a report into a folder.
-
-    Args:
-        report: The report.
-        out: The folder, which need not exist; files of an earlier audit in it are replaced.
-
-    Returns:
-        The path of audit.json.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    picture = {PICTURE: curves_picture(report)} if report.curves else {}
-    write_together(out, {**picture, LAST: json_bytes(to_json(report.record()))})
-    return out / LAST
-
-
-def curves_picture(report: Report) -> bytes:
-    """Returns the trade-off curves of a report as a PNG file."""
+def _picture(report: Report) -> bytes:
+    """The trade-off curves of a report as a PNG file."""
     figure = Figure(figsize=(5.2, 5.0), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

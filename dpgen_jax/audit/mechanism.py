@@ -14,7 +14,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +32,17 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.aggregation.mechanism import LocalMechanism, Mechanism, SumMechanism, release
-from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
+from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, OsBits, RoundedGaussian
 from dpgen_jax.aggregation.schedule import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax
-from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import attacks, pairs
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.core.config import Budget, DataOptions, Runtime, to_json
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.terms import Relation, Unit
-from dpgen_jax.core.types import Array, Method, Private, Records, Spec
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import Array, Method, Private, Records, Spec, UserError
+from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.presets import Preset
 from dpgen_jax.run.calibrate_config import complete, with_records
@@ -72,6 +73,26 @@ class Target:
         return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
 
 
+@dataclasses.dataclass(frozen=True)
+class Attack:
+    """How a method is attacked.
+
+    Attributes:
+        seconds: How long the mechanism is attacked, where no training is.
+        dataset: The records of a training, or the place where they lie; None attacks the mechanism,
+            without data.
+        options: How they are read.
+        canaries: How many canaries are put among the records.
+        black_box: Whether samples of a release are attacked too, in a training of their own.
+    """
+
+    seconds: float = 100.0
+    dataset: str | Dataset | None = None
+    options: DataOptions = DataOptions()
+    canaries: int | None = None
+    black_box: bool = False
+
+
 BLOCK = 2**20
 """numbers that are drawn at once"""
 MOST_DRAWS = 2**24
@@ -96,41 +117,17 @@ def charged_law(event: Event) -> Law | None:
 
 def noise_maker(mechanism: Mechanism) -> tuple[Callable[[Array], Array], tuple[int, ...]]:
     """Returns the function from the bits of one release to its noise, and the shape of the bits."""
-    mechanism = lowered.attackable(mechanism)
+    mechanism = attacks.attackable(mechanism)
     zeros = jnp.zeros(mechanism.shape, jnp.int32)
     if isinstance(mechanism, LocalMechanism):
-        nothing = jnp.full((mechanism.shape[0], 1), jnp.nan)
-        empty = dataclasses.replace(mechanism, bound=_Silent(mechanism.shape))
-        return lambda bits: empty.contribution(jax.random.key(0), nothing, bits), (
+        nothing = jnp.full(mechanism.shape, jnp.nan)  # no message at all
+        return lambda bits: mechanism.contribution(jax.random.key(0), nothing, bits), (
             mechanism.client_bits_shape)
     if isinstance(mechanism, ConfidentGNMax):  # each histogram's bins, behind its test
         noise = mechanism.noise
         return lambda bits: noise.sample(bits[:, 1:]), mechanism.bits_shape
     plain = dataclasses.replace(mechanism, decode=as_it_is)
     return lambda bits: release(plain, bits, Private(zeros)), mechanism.bits_shape
-
-
-@dataclasses.dataclass(frozen=True)
-class _Silent:
-    """A bound that ignores all messages, for clients that send noise only."""
-
-    shape: tuple[int, int]
-    unit: ClassVar[Unit] = Unit.CLIENT
-    relation: ClassVar[Relation] = Relation.REPLACE_ONE
-    max_abs: ClassVar[int] = 0
-    grid: ClassVar[float] = 1.0
-    squared_norm: ClassVar[int] = 0
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0]
-
-    def project(self, key: Array, message: Array) -> Array:
-        del key, message
-        return jnp.zeros(self.shape, jnp.int32)
-
-    def squared_sensitivity(self) -> int:
-        return 0
 
 
 def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
@@ -204,11 +201,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds findings: whether noise has the law that is charged, and is independent.
 
-    Args:
-        mechanism: The mechanism, with the noise of its preset.
-        seconds: How long noise is drawn.
-        found: Where findings are added.
-        name: Of the mechanism.
+    The mechanism has the noise of its preset, and noise is drawn as many seconds as are given.
     """
     event = mechanism.events(1)[-1][0]
     law = charged_law(event)
@@ -230,6 +223,8 @@ def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) 
     found.found(f"{name}: no random number is drawn twice", not repeats, f"{repeats} repeats")
 
 
+UNITS, SAMPLED = 64, 16
+"""of a schedule with secret draws, when several of its rounds are attacked"""
 ROUNDS = 8
 """rounds of one transcript"""
 LONGEST = 256
@@ -289,27 +284,52 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
     return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
+def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
+    """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
+
+    Messages have a column for each unit: further ones are noise of no use, and cost time.
+
+    A release in which the unit is known to be drawn has about this mu.
+
+    Raises:
+        UserError: The schedule draws nobody in secret, or the bound does not clip vectors.
+    """
+    rows, columns = mechanism.shape[0], UNITS
+    bound = dataclasses.replace(attacks.clipping(mechanism), columns=columns)
+    sensitivity = math.sqrt(bound.squared_sensitivity())
+    schedule = type(secret(mechanism))(UNITS, SAMPLED)
+    return dataclasses.replace(
+        mechanism, noise=attacks.gaussian_noise(mechanism.noise, sensitivity / mu), bound=bound,
+        schedule=schedule, n_units=UNITS, shape=(rows, columns))
+
+
+def secret(mechanism: Mechanism) -> PoissonSampling | FixedSizeSampling:
+    """Returns the schedule of the mechanism, which must draw units in secret.
+
+    Raises:
+        UserError: It does not.
+    """
+    if isinstance(mechanism.schedule, PoissonSampling | FixedSizeSampling):
+        return mechanism.schedule
+    raise UserError(f"this attack is on secret draws, and the schedule of the mechanism is "
+                    f"{type(mechanism.schedule).__name__}")
+
+
 def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
 
     Each unit sends one of two opposite messages in a column of its own. Where units are drawn
     independently of each other, each is a trial; else the first one is the only trial, and the
     others send nothing.
-
-    Args:
-        mechanism: One whose schedule draws units in secret.
-        seconds: How long.
-        found: Where findings are added.
-        name: Of the mechanism.
     """
-    plain = dataclasses.replace(lowered.drawn(mechanism), decode=attacks.as_it_is)
+    plain = dataclasses.replace(of_few_units(mechanism), decode=attacks.as_it_is)
     independent = isinstance(plain.schedule, PoissonSampling)
     trials = plain.n_units if independent else 1
     messages = spikes(plain, trials)
     add = jax.jit(pairs.adder(plain))
     lengths = [float(np.sum(np.asarray(add(jax.random.key(0), side[0]))))
                / math.sqrt(plain.shape[0]) for side in messages]
-    sigma, rate = lowered.gaussian(plain.noise).sigma, lowered.SAMPLED / lowered.UNITS
+    sigma, rate = attacks.gaussian(plain.noise).sigma, SAMPLED / UNITS
     shifts = np.array(lengths) / sigma
 
     def scores(side: np.ndarray) -> np.ndarray:
@@ -323,21 +343,19 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
     attacks.judge(
         found, f"{name}: {ROUNDS} rounds of {type(plain.schedule).__name__}",
         plain.events(ROUNDS), attacks.Scores(zeros[:n], ones[:n]),
-        f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
+        f"{SAMPLED} of {UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
         f"it is known who, {trials} trials a transcript")
 
 
 def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
     """Returns messages float32 [2, U, B, M] of which those of unit i are in column i only.
 
-    Args:
-        mechanism: One whose bound clips rows; its messages have a column for each unit.
-        units: How many units send something.
+    The bound clips rows, and messages have a column for each unit. `units` of them send something.
     """
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
     one[units:] = np.nan
-    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * lowered.clipping(mechanism).clip
+    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * attacks.clipping(mechanism).clip
     left_out = mechanism.bound.relation == Relation.ZERO_OUT
     return np.stack([one, np.full_like(one, np.nan) if left_out else -one])
 
@@ -345,7 +363,7 @@ def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
 def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
                 ) -> None:
     """Adds findings: whether units are drawn as often as is charged, and all equally often."""
-    schedule, units = lowered.secret(mechanism), mechanism.n_units
+    schedule, units = secret(mechanism), mechanism.n_units
     counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
     while not rounds or time.monotonic() < until:
         n = max(1, min(64, 2**22 // units))
@@ -379,16 +397,7 @@ LIMITS = (
 
 
 def of_preset(target: Target, seconds: float, log: Log) -> Report:
-    """Attacks the mechanism of a configuration.
-
-    Args:
-        target: The method and its promise; its preset has the schema of the data and the number of
-            records.
-        seconds: How long it is attacked.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report.
+    """Attacks the mechanism of a configuration, for data of the preset's schema and size.
 
     Raises:
         UserError: A configuration or a budget that means nothing.
@@ -407,18 +416,9 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
 
 def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
               found: Findings) -> Json:
-    """Adds all attacks on the mechanism of a complete configuration.
+    """Adds all attacks on the mechanism of a complete configuration, for about so many records.
 
-    Args:
-        method: The name of the method.
-        config: Its configuration.
-        spec: The schema of the records.
-        records: How many there are, about.
-        seconds: How long it is attacked.
-        found: Where findings are added.
-
-    Returns:
-        Trade-off curves for the picture.
+    Returns trade-off curves for the picture.
     """
     phases = distinct(methods.get(method).build(config, spec, Runtime()))
     curves: Json = {}
@@ -447,19 +447,13 @@ def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
     """Returns why a mechanism promises nothing that could be attacked; empty where it does."""
     if config.accounting != "proven":
         return "accounting as published: no epsilon is promised"
-    if lowered.silent(mechanism):
+    if isinstance(mechanism.noise, NoNoise):
         return "there is no noise, and no epsilon is promised"
     return ""
 
 
 def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
-    """Returns (B, M) of what a unit answers, before it is bounded.
-
-    Args:
-        method: The method, or a phase of it.
-        spec: The schema of the records.
-        records: How many there are.
-    """
+    """Returns (B, M) of what a unit of a method, or a phase of it, answers before it is bounded."""
     m = max(1, records // method.mechanism.n_units)
 
     def answer() -> jax.Array:
@@ -474,21 +468,18 @@ def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
 
 def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, found: Findings,
                  name: str, further: bool = False) -> Json:
-    """Adds all attacks on one mechanism.
+    """Adds all attacks on one mechanism; returns trade-off curves for the picture.
 
     Args:
         mechanism: The mechanism.
         shape: (B, M) of a message, before it is bounded.
         seconds: How long all of it may take, about.
-        found: Where findings are added.
-        name: Of the mechanism.
+        found: The findings, which become more.
+        name: The name of the mechanism in them.
         further: Whether it is a further phase of a method, with the noise of the first: then only
             its sensitivity and its noisy sum are attacked.
-
-    Returns:
-        Trade-off curves for the picture.
     """
-    mechanism = lowered.attackable(mechanism)
+    mechanism = attacks.attackable(mechanism)
     pair = pairs.search(mechanism, shape, 0.1 * seconds, np.random.default_rng())
     attacks.sensitivity(mechanism, pair, found, name)
     if isinstance(mechanism, ConfidentGNMax):

@@ -31,12 +31,7 @@ EDGES = np.array([0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, 1e19, 3e38, np.inf, np.nan]
 
 
 def wild(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns pairs of messages of many kinds, float32 [n, 2, B, M].
-
-    Args:
-        rng: Of the search.
-        shape: (n, 2, B, M).
-    """
+    """Returns pairs of messages of many kinds, float32 [n, 2, B, M], of this shape."""
     return np.stack([_pair(rng, shape[1:]) for _ in range(shape[0])])
 
 
@@ -61,13 +56,7 @@ def _one(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def mutated(rng: np.random.Generator, pair: np.ndarray, n: int) -> np.ndarray:
-    """Returns n pairs float32 [n, 2, B, M] that differ from one in some entries.
-
-    Args:
-        rng: Of the search.
-        pair: float32 [2, B, M].
-        n: How many.
-    """
+    """Returns n pairs float32 [n, 2, B, M] that differ from one, [2, B, M], in some entries."""
     return np.stack([_mutated(rng, pair) for _ in range(n)])
 
 
@@ -202,19 +191,11 @@ def squared(added: np.ndarray) -> np.ndarray:
 
 def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
            rng: np.random.Generator) -> Pair:
-    """Looks for two messages that move the sum further than any others.
+    """Looks for two messages, (B, M) each, that move the sum further than any others.
 
     It begins with the worst case of the bound and with wild messages, and changes some entries of
-    the best pair again and again: bounds round, so there is no gradient to follow.
-
-    Args:
-        mechanism: The mechanism.
-        shape: (B, M) of a message.
-        seconds: How long it looks, at least for one round.
-        rng: Of the search.
-
-    Returns:
-        The best pair.
+    the best pair again and again: bounds round, so there is no gradient to follow. It looks for as
+    many seconds as are given, at least for one round.
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)
@@ -242,13 +223,8 @@ def worst_cases(mechanism: Mechanism, shape: tuple[int, int], add: AddPairs | No
                 ) -> Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]:
     """Returns a function that makes worst cases of the bound, others in each call.
 
-    Args:
-        mechanism: The mechanism.
-        shape: (B, M) of a message.
-        add: Its `_adding`, where that is compiled.
-
-    Returns:
-        From a generator to messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
+    From a generator it makes messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
+    `add` is `_adding` of the mechanism, where that is compiled.
     """
     n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
     add = add or _adding(mechanism)

@@ -5,10 +5,10 @@ takes one of two values by a fair coin. Both views use the method's own mechanis
 ledger, and bits of the operating system. `canaries` bounds what the guesses of the coins certify,
 whatever the guesses depend on.
 
-All that is released (`of_dataset`): the release of each round adds to the likelihood of each coin,
+All that is released (`of_releases`): the release of each round adds to the likelihood of each coin,
 and the coins are guessed at the end.
 
-Samples only (`black_box_of_dataset`): the run is a whole one, as a user starts it, with
+Samples only (`of_samples`): the run is a whole one, as a user starts it, with
 pretraining, ledger and release. Then the attacks of `evaluation.membership` score both values of
 each canary against samples of the release, by distance and by density, and the value with the
 higher score is guessed. This certifies far less than the other view, since a generator that learns
@@ -34,10 +34,11 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.audit import canaries as audit_canaries
 from dpgen_jax.audit.attacks import SHOWN
 from dpgen_jax.audit.canaries import Canaries, chosen, most
-from dpgen_jax.audit.findings import ALARM, Finding, Findings, Log, Report, Verdict
+from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, quiet
 from dpgen_jax.audit.mechanism import Target, message_shape, promises_nothing
-from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.errors import option
+from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import EMPTY, Method, Private, Records, TableSpec, UserError
@@ -56,8 +57,11 @@ SAMPLES = 10_000
 """synthetic records that the attacker draws"""
 DELTAS = tuple(10.0**-k for k in range(2, 13))
 """at which the ledger promises an epsilon too: an alarm of many guesses needs the smallest"""
-BLACK_BOX_LIMITS = (
-    "what other canaries or a better attack would show: a certified number is a lower bound",)
+WEAKER = "what other canaries or a better attack would show: a certified number is a lower bound"
+LIMITS = (
+    "what other canaries would show: a certified number is a lower bound",
+    "pretraining and post-training, which read no private value or no released one",
+    "bits of the operating system that are not random: the audit draws from the same source")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +89,6 @@ def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> D
     A run deals them by its secret key; the audit deals them itself, to know whose records to
     replace.
 
-    Args:
-        dataset: The data set.
-        config: The method's configuration.
-        rng: Of the dealing.
-
     Raises:
         UserError: There are fewer records than clients.
     """
@@ -102,12 +101,6 @@ def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> D
 
 def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
     """Puts canaries in the places of records, or of all records of clients.
-
-    Args:
-        dataset: The data set.
-        canaries: How many.
-        clients: Whether a canary is a client.
-        rng: Of the choice, the values and the coins.
 
     Raises:
         UserError: They are more than half of the records, or of the clients.
@@ -132,13 +125,7 @@ def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Gener
 
 
 def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns n records of which each entry is that of another record: they lie far from all.
-
-    Args:
-        dataset: The data set, whose records are not empty.
-        n: How many.
-        rng: Of the choice.
-    """
+    """Returns n records of which each entry is that of another record: they lie far from all."""
     x = np.asarray(dataset.x_train)[dataset.y_train != EMPTY]
     table = dataset.spec if isinstance(dataset.spec, TableSpec) else None
     entries = transform.decode(table, x) if table else x.reshape(len(x), -1)
@@ -153,12 +140,12 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     """Adds what each attack on samples certifies, by its guesses of all coins.
 
     Args:
-        found: Where findings are added.
+        found: The findings, which become more.
         made: The canaries.
         synthetic: Samples of the release and their labels.
         curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
-        steps: From one value of a canary to the other, of the neighbouring relation.
-        name: Of the method.
+        steps: Steps of the neighbouring relation from one value of a canary to the other.
+        name: The name of the method.
     """
     n, (epsilon, delta) = len(made.coins), curve[0]
     candidates = (membership.flat_records(np.concatenate(made.values)), np.tile(made.labels, 2))
@@ -186,17 +173,8 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     add(f"the best of these {len(guessed)} attacks", max(guessed.values()), len(guessed))
 
 
-def black_box_of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
+def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and attacks samples of the release.
-
-    Args:
-        target: The method and its promise.
-        dataset: The records.
-        canaries: How many canaries are put among the records.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: Too many canaries, or a run that cannot be.
@@ -210,76 +188,55 @@ def black_box_of_dataset(target: Target, dataset: Dataset, canaries: int, log: L
         request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,
                                     False, None, MonitorOptions(
                                         evaluate_every=0, progress=False))
-        release = lifecycle.run(request, made.dataset, lambda line: None,
-                                Notices(lambda line: None))
+        release = lifecycle.run(request, made.dataset, quiet, Notices(quiet))
         spent = books.account(books.read(files.ledger)).spent()
     stated = membership.guarantee(release.privacy)
-    if isinstance(stated, str):
-        found.add(f"{method}: samples alone", Verdict.UNCHECKED, stated)
-    elif release.classifies:
-        found.add(f"{method}: samples alone", Verdict.UNCHECKED, "a classifier makes no samples")
+    if isinstance(stated, str) or release.classifies:
+        found.unchecked(f"{method}: samples alone", stated if isinstance(stated, str) else
+                        "a classifier makes no samples")
     else:
         curve = [(stated.epsilon, stated.delta), *(
             (composition.epsilon_of(spent, d), d) for d in DELTAS)]
         judge(found, made, release.encoded(SAMPLES, seed=0), [
             pair for pair in curve if np.isfinite(pair[0])], stated.steps, method)
-    return Report(subject=f"samples of {method} with {canaries} canaries", limits=BLACK_BOX_LIMITS,
-                  findings=tuple(found.made),
-                  facts={"method": method, "config": to_json(config), "epsilon": target.epsilon,
-                         "delta": target.delta, "dataset": dataset.name, "canaries": canaries})
+    return Report(subject=f"samples of {method} with {canaries} canaries", limits=(WEAKER,),
+                  findings=tuple(found.made), facts=_facts(target, config, dataset, canaries))
 
 
-LIMITS = (
-    "what other canaries would show: a certified number is a lower bound",
-    "pretraining and post-training, which read no private value or no released one",
-    "bits of the operating system that are not random: the audit draws from the same source")
-
-
-def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
+def of_releases(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and certifies by the guesses of their coins.
-
-    Args:
-        target: The method and its promise.
-        dataset: The records.
-        canaries: How many canaries are put among the records.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report.
 
     Raises:
         UserError: More canaries than units.
     """
     loop.require_32_bits()
-    method, epsilon, delta, found = target.method, target.epsilon, target.delta, Findings(log)
+    method, delta, found = target.method, target.delta, Findings(log)
     config, built, shapes = prepared(target, dataset)
-    facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
-             "dataset": dataset.name, "canaries": canaries}
     mechanism = built.mechanism
     if refused := promises_nothing(config, mechanism):
-        found.add(method, Verdict.UNCHECKED, refused)
+        found.unchecked(method, refused)
     else:
         rng = np.random.default_rng()
         made = chosen(built, shapes, dataset.spec.classes, canaries, rng)
         law = audit_canaries.Law.of(made, config.planned_steps)
-        guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
+        guessed, ledger = trained(made, dataset, config, target.budget, rng)
         audit_canaries.judge(found, law, guessed, mechanism.events(config.planned_steps), delta,
                              method)
-        found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
-                    f"epsilon {at_most(ledger, 4)} of {at_most(epsilon)}, in "
+        found.found(f"{method}: what was charged", ledger <= target.epsilon and np.isfinite(ledger),
+                    f"epsilon {at_most(ledger, 4)} of {at_most(target.epsilon)}, in "
                     f"{config.planned_steps} steps")
     return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
-                  findings=tuple(found.made), facts=facts)
+                  findings=tuple(found.made), facts=_facts(target, config, dataset, canaries))
+
+
+def _facts(target: Target, config: MethodConfig, dataset: Dataset, canaries: int) -> Json:
+    return {"method": target.method, "config": to_json(config), "epsilon": target.epsilon,
+            "delta": target.delta, "dataset": dataset.name, "canaries": canaries}
 
 
 def prepared(target: Target, dataset: Dataset
              ) -> tuple[MethodConfig, Method, list[tuple[int, int]]]:
-    """Returns the complete configuration, the method, and (B, M) of a message of each phase.
-
-    Args:
-        target: The method and its promise.
-        dataset: The records.
-    """
+    """Returns the complete configuration, the method, and (B, M) of a message of each phase."""
     config = complete(target.method, with_records(target.config, dataset.count), dataset.spec,
                       target.budget)
     built: Method = methods.get(target.method).build(config, dataset.spec, Runtime())
@@ -287,26 +244,11 @@ def prepared(target: Target, dataset: Dataset
                            for phase in built.phases or (built,)]
 
 
-def room(target: Target, dataset: Dataset) -> int:
-    """Returns how many canaries have a unit of their own, and a coordinate where they need one."""
-    _, built, shapes = prepared(target, dataset)
-    return most(built, shapes)
+def trained(made: Canaries, dataset: Dataset, config: MethodConfig, budget: Budget,
+            rng: np.random.Generator) -> tuple[audit_canaries.Guesses, float]:
+    """Trains once through the real loop, with fresh coins.
 
-
-def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: float,
-            delta: float, rng: np.random.Generator) -> tuple[audit_canaries.Guesses, float]:
-    """Trains once through the real loop.
-
-    Args:
-        made: The canaries.
-        dataset: The records.
-        config: The method's complete configuration.
-        epsilon: The promise.
-        delta: Of the same promise.
-        rng: Of the coins and the dealing.
-
-    Returns:
-        The coins and what was released of them, and the epsilon of the ledger.
+    Returns the coins and what was released of them, and the epsilon of the ledger.
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
@@ -320,57 +262,40 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: flo
                           dealt, layout.dealt_units)
     placed = teachers.place(sealed, layout)
     state = loop.initial_state(method, jax.random.key(int(rng.integers(2**32))), layout)
+    header = {"epsilon": budget.epsilon, "delta": budget.delta}
     with tempfile.TemporaryDirectory() as folder, Ledger.create(
-            Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
+            Path(folder) / "ledger.jsonl", header) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
         state = loop.train(job, placed, state, config.planned_steps)
         return audit_canaries.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
 
 
-def both_views_of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
+def of_both(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
     """Attacks two trainings, one by each view, as each view needs canaries of its own.
 
-    Args:
-        target: The method and its promise.
-        dataset: The records.
-        canaries: How many canaries are put among the records; where every released value is seen,
-            as many of them as have a unit.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report, whose last line has both numbers and the claim.
+    Where every released value is seen, there are as many canaries as have a unit. The last line of
+    the report has both numbers and the claim.
 
     Raises:
         UserError: Too many canaries, or a run that cannot be.
     """
-    seen = min(canaries, room(target, dataset))
-    white = of_dataset(target, dataset, seen, log)
-    black = black_box_of_dataset(target, dataset, canaries, log)
+    _, built, shapes = prepared(target, dataset)
+    seen = min(canaries, most(built, shapes))
+    white = of_releases(target, dataset, seen, log)
+    black = of_samples(target, dataset, canaries, log)
+    measure = f"epsilon at delta {target.delta:g}"
+
+    def certified(report: Report) -> str:
+        values = [finding.certified for finding in report.findings
+                  if finding.measure == measure and finding.certified is not None]
+        # Of several attacks the last finding has the best, at the confidence of all together.
+        return f"{values[-1]:.3g}" if values else "nothing"
+
     both = dataclasses.replace(
         black, subject=f"{target.method} with {canaries} canaries",
         findings=(*white.findings, *black.findings),
         limits=tuple(dict.fromkeys((*white.limits, *black.limits))),
         facts={**black.facts, "canaries_seen_by_all_releases": seen})
-    return dataclasses.replace(both, closing=f"{both.last_line}; " + beside_the_claim(
-        target, white.findings, black.findings))
-
-
-def beside_the_claim(target: Target, white: tuple[Finding, ...], black: tuple[Finding, ...]
-                     ) -> str:
-    """Returns what is claimed, and what each view certifies of it, in a line.
-
-    Args:
-        target: The promise.
-        white: Findings where every released value is seen.
-        black: Findings of samples only.
-    """
-    measure = f"epsilon at delta {target.delta:g}"
-
-    def certified(findings: tuple[Finding, ...]) -> str:
-        values = [finding.certified for finding in findings
-                  if finding.measure == measure and finding.certified is not None]
-        # Of several attacks the last finding has the best, at the confidence of all together.
-        return f"{values[-1]:.3g}" if values else "nothing"
-
-    return (f"{measure}: claimed {at_most(target.epsilon)}, certified {certified(white)} from "
-            f"every released value and {certified(black)} from samples alone")
+    return dataclasses.replace(both, closing=(
+        f"{both.last_line}; {measure}: claimed {at_most(target.epsilon)}, certified "
+        f"{certified(white)} from every released value and {certified(black)} from samples alone"))

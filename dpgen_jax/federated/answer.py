@@ -40,12 +40,8 @@ AnswerFn = Callable[[Private[Units], Private[Records], PyTree, int, np.ndarray],
 def client_row(records: Private[Records], width: int) -> Private[Records]:
     """Lays out a client's records as its row in the run in one process.
 
-    Args:
-        records: All records of the client.
-        width: How many records a client contributes; public.
-
-    Returns:
-        Sealed x [width, ...] and y int32 [width].
+    `width` is how many records a client contributes; it is public. Returns sealed x [width, ...]
+    and y int32 [width].
 
     Raises:
         UserError: For a client without records.
@@ -56,16 +52,10 @@ def client_row(records: Private[Records], width: int) -> Private[Records]:
 
 def initial_unit(method: Method, key: Array, number: int, records: Private[Records]
                  ) -> Private[Units]:
-    """Makes the unit of a client before the first question, pretrained if the method pretrains.
+    """Makes the sealed unit of a client before the first question.
 
-    Args:
-        method: The method of the federation.
-        key: Random key of all units.
-        number: Which client it is, from 0.
-        records: The client's row of records.
-
-    Returns:
-        The sealed unit.
+    The unit is pretrained if the method pretrains. The key is that of all units, and the number is
+    the client's.
     """
     return _compile_initial_unit(method)(key, jnp.int32(number), records)
 
@@ -89,12 +79,6 @@ def compile_answer(method: Method) -> AnswerFn:
         That of the method's `LocalMechanism`: the answer is one Gaussian release by this client.
         Unit: a client, all its records. Relation: replace-one. The private input must be fresh,
         secret and used once.
-
-    Args:
-        method: The method of the federation.
-
-    Returns:
-        A compiled function of the unit, the records, the query, the step and the private input.
 
     Raises:
         UserError: Where the method adds its noise at the server.

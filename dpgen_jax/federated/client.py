@@ -44,25 +44,16 @@ from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import noise_digests, resume, spending
 from dpgen_jax.run.loop import require_32_bits
 
-folder_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def memory_path(files: RunFolder) -> Path:
-    """Returns where the client keeps its memory.
-
-    Args:
-        files: The client's folder.
-    """
+    """Returns where the client keeps its memory."""
     return files.private / "memory.safetensors"
 
 
 def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
-    """Checks that a client can join with its records and its budget.
-
-    Args:
-        terms: The terms of the federation.
-        data: The client's records.
-        budget: The client's own budget.
+    """Checks that a client can join with its records and its own budget.
 
     Raises:
         UserError: For records of another schema, none at all, a schema that was bought, or a budget
@@ -82,14 +73,7 @@ def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
 
 
 def open_folder(root: Path, public: Json) -> RunFolder:
-    """Makes the client's folder, or opens the one that it began.
-
-    Args:
-        root: The folder.
-        public: The content of its config.json.
-
-    Returns:
-        The folder.
+    """Makes the client's folder with this config.json, or opens the one that it began.
 
     Raises:
         UserError: For the folder of another client, or of another federation.
@@ -109,10 +93,6 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
     """Keeps a keyed fingerprint of the records, or compares them with it.
 
     Other records are another client, whose critic has learnt nothing and whose budget is whole.
-
-    Args:
-        files: The client's folder.
-        records: The client's records.
 
     Raises:
         UserError: For other records than those that the folder was started with.
@@ -137,33 +117,21 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
 def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
     """Keeps a digest of the bits of an answer's noise, by which an audit finds what is used twice.
 
-    A failure is logged: the answer is as private without the digest.
-
-    Args:
-        files: The client's folder.
-        answered: How many participations were charged before this one.
-        bits: uint32 of `client_bits_shape`.
+    `answered` participations were charged before this one. A failure is logged: the answer is as
+    private without the digest.
     """
     try:
         key = bytes.fromhex(read_json(files.identity)["key"])
         noise_digests.append(files.noise_digests, key, answered, [bits[None]])
     except OSError as error:
-        folder_log.warning("writing %s: %s", files.noise_digests, error)
+        log.warning("writing %s: %s", files.noise_digests, error)
 
 
 def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, terms: Terms,
                 witness: Witness) -> Ledger:
     """Opens the client's ledger, or creates it before anything was answered.
 
-    Args:
-        files: The client's folder.
-        mechanism: The mechanism of the federation.
-        budget: The client's own budget.
-        terms: The terms of the federation.
-        witness: Remembers the ledger outside of the folder.
-
-    Returns:
-        The open ledger; to be closed.
+    The witness remembers the ledger outside of the folder.
 
     Raises:
         UserError: For the ledger of another folder.
@@ -211,11 +179,7 @@ NOTE = {"turn": "round", "question": "question", "ledger_head": "ledger_head",
 
 
 def write_memory(path: Path, memory: Memory) -> None:
-    """Writes a memory; it is on disk, name and all, when the call returns.
-
-    Args:
-        path: The file; its mode becomes 0600.
-        memory: The memory.
+    """Writes a memory; it is on disk (mode 0600), name and all, when the call returns.
 
     Raises:
         UserError: Where it cannot be written; the file that was there before is kept.
@@ -239,14 +203,7 @@ def write_memory(path: Path, memory: Memory) -> None:
 
 
 def read_memory(path: Path, method: Method) -> Memory | None:
-    """Reads a memory.
-
-    Args:
-        path: The file.
-        method: The method, which decides the form of the unit.
-
-    Returns:
-        The memory; None where nothing was ever written.
+    """Reads a memory, whose unit is of the method's form; None where nothing was ever written.
 
     Raises:
         UserError: For a damaged file.
@@ -274,9 +231,6 @@ def _unit(method: Method, arrays: dict[str, np.ndarray]) -> Private[Units]:
             raise ValueError("an array has another shape")
     unit: Private[Units] = jax.tree.unflatten(structure, [jnp.asarray(array) for array in loaded])
     return unit
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,10 +292,7 @@ class Client:
         return self._memory.round
 
     def prepare(self) -> None:
-        """Compiles the answer, so that no round waits for it.
-
-        The answer to zeros is computed and thrown away.
-        """
+        """Compiles the answer, by one to zeros that is thrown away: no round then waits for it."""
         query = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), self._form)
         private_input = np.zeros(self._mechanism.client_bits_shape, np.uint32)
         self._answer(self._memory.unit, self._records, query, 0, private_input)
@@ -414,13 +365,6 @@ class Client:
 
         A refusal is one fixed word: its reason goes to the client's own output, as it may depend on
         the records.
-
-        Args:
-            about: The header of the message.
-            arrays: The arrays of the message.
-
-        Returns:
-            The header and the arrays of the reply.
         """
         header = {"turn": about.get("turn"), "client": self.number, "terms": self.terms.digest,
                   "noise": self.noise}
@@ -448,18 +392,10 @@ class Client:
 
 def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat: Seat = SEAT,
                 method: Method | None = None) -> Client:
-    """Joins a federation in a new folder, or goes on in one.
+    """Joins a federation in a new folder, or goes on in one; the client is to be closed.
 
-    Args:
-        root: The client's folder.
-        terms: The terms of the federation.
-        data: The client's records.
-        budget: The client's own promise to its records.
-        seat: Which client it is.
-        method: The method of the terms, where it is built already.
-
-    Returns:
-        The open client; to be closed.
+    The budget is the client's own promise to its records. The method is that of the terms, where it
+    is built already.
 
     Raises:
         UserError: For records that do not fit the terms, none at all, or a folder that was started

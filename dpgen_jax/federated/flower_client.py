@@ -21,37 +21,12 @@ from dpgen_jax.federated import wire
 app = ClientApp()
 
 
-@app.query("join")
-def join(message: Message, context: Context) -> Message:
-    """Returns which client this is, and on what terms.
-
-    Args:
-        message: The server's message.
-        context: The node, with its configuration.
-    """
-    return relay(message, context)
-
-
-@app.train()
-def answer(message: Message, context: Context) -> Message:
-    """Returns the client's answer to a question, or its refusal.
-
-    Args:
-        message: The server's message.
-        context: The node, with its configuration.
-    """
-    return relay(message, context)
-
-
+@app.query("join")  # which client this is, and on what terms
+@app.train()  # the client's answer to a question, or its refusal
 def relay(message: Message, context: Context) -> Message:
     """Carries a message to the socket that --node-config names, and brings the reply back.
 
-    Args:
-        message: The server's message.
-        context: The node, with its configuration.
-
-    Returns:
-        The client's reply; a refusal where no client answers.
+    The reply is a refusal where no client answers.
     """
     about = dict(message.content["about"])
     arrays = record_arrays(message.content, "arrays")
@@ -68,22 +43,13 @@ def relay(message: Message, context: Context) -> Message:
 
 
 def content(about: wire.About, arrays: wire.Arrays) -> RecordDict:
-    """Returns the content of a message.
-
-    Args:
-        about: The header.
-        arrays: The arrays, by name.
-    """
+    """Returns the content of a message."""
     return RecordDict({"about": ConfigRecord(about), "arrays": ArrayRecord(
         {name: Array(array) for name, array in arrays.items()})})
 
 
 def record_arrays(content: RecordDict, name: str) -> wire.Arrays:
-    """Returns the arrays of a message by name; none where it has no such record.
-
-    Args:
-        content: The content of the message.
-        name: The record of arrays in it.
+    """Returns the arrays of a record of a message by name; none where it has no such record.
 
     Raises:
         TypeError: The record is not one of arrays.

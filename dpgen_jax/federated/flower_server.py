@@ -33,12 +33,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Waits for the clients, then runs with the options that the app holds.
-
-    Args:
-        grid: Flower's connection to the nodes.
-        context: The app, with its options.
-    """
+    """Waits for the clients, then runs with the options that the app holds."""
     options = context.run_config
     terms = Terms.from_text(str(options["terms"]))
     seed = options.get("seed")
@@ -60,13 +55,7 @@ class Exchange:
     """
 
     def __init__(self, grid: Grid, terms: Terms, seconds: float):
-        """Connects to nobody yet.
-
-        Args:
-            grid: Flower's connection to the nodes.
-            terms: The terms of the federation.
-            seconds: The time for which a round waits for its answers.
-        """
+        """Connects to nobody yet; a round will wait so many seconds for its answers."""
         self._grid, self._terms, self._seconds = grid, terms, seconds
         self._nodes: dict[int, int] = {}  # client -> node
         self._next: dict[int, float] = {}  # node -> when it is asked (again) who it is
@@ -78,9 +67,6 @@ class Exchange:
         """Lets nodes join as they appear, until all clients are there or the time is up.
 
         A line names the missing clients every ten seconds.
-
-        Args:
-            seconds: The longest wait.
         """
         started, expected = time.monotonic(), self._terms.build().mechanism.n_units
         said = started
@@ -127,15 +113,7 @@ class Exchange:
             tell(f"node {node} {why}")
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterator[Reply]:
-        """Sends a question and yields the replies that come back in time.
-
-        Args:
-            question: The question.
-            clients: The numbers of the clients that are queried.
-
-        Yields:
-            The replies, unchecked.
-        """
+        """Sends a question to clients and yields the replies that come back in time, unchecked."""
         about = {"turn": question.round, "step": question.step, "terms": question.terms}
         numbers = {self._nodes[number]: number for number in clients}
         waiting = self._push(numbers, ANSWER, about, dict(question.arrays), self._seconds)
@@ -173,11 +151,7 @@ class Exchange:
 def missing(there: set[int], expected: int, refused: int, left: float) -> str:
     """Returns the line that says for whom the server waits.
 
-    Args:
-        there: The numbers of the clients that have joined.
-        expected: How many there are to be.
-        refused: The nodes that are connected and have not joined.
-        left: The seconds that the wait may take yet.
+    `refused` nodes are connected and have not joined; the wait may take `left` more seconds.
     """
     absent = [number for number in range(expected) if number not in there]
     named = ", ".join(map(str, absent[:MOST_NAMED])) + ", ..." * (len(absent) > MOST_NAMED)

@@ -57,12 +57,6 @@ class Terms:
     def from_text(cls, text: str) -> Terms:
         """Reads the terms that `to_text` writes.
 
-        Args:
-            text: JSON.
-
-        Returns:
-            The terms.
-
         Raises:
             UserError: For a text that is not that of terms.
         """
@@ -76,13 +70,7 @@ class Terms:
                             "anew with python -m dpgen_jax.federate") from None
 
     def build(self, runtime: Runtime = Runtime()) -> Method:
-        """Builds the method.
-
-        Args:
-            runtime: Decides speed only.
-
-        Returns:
-            The method, whose mechanism is a `LocalMechanism`.
+        """Builds the method, whose mechanism is a `LocalMechanism`.
 
         Raises:
             UserError: Where noise would not be added at the clients.
@@ -94,9 +82,6 @@ class Terms:
 
 def local_mechanism(method: Method) -> LocalMechanism:
     """Returns the mechanism of a method, whose answers are private before they leave a client.
-
-    Args:
-        method: A method.
 
     Raises:
         UserError: The method adds its noise at the server.
@@ -125,12 +110,7 @@ class Question:
 
     @classmethod
     def received(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Question:
-        """Returns the question of a message as it came; nothing in it is checked yet.
-
-        Args:
-            about: The header of the message.
-            arrays: The arrays of the message.
-        """
+        """Returns the question of a message as it came; nothing in it is checked yet."""
         return cls(about.get("terms", ""), about.get("turn", -1), about["step"], arrays)
 
     @property
@@ -162,34 +142,19 @@ class Reply:
 
 
 def form(method: Method) -> PyTree:
-    """Returns the shapes and dtypes of a query, as a pytree of `jax.ShapeDtypeStruct`.
-
-    Args:
-        method: The method of the federation.
-    """
+    """Returns the shapes and dtypes of a query, as a pytree of `jax.ShapeDtypeStruct`."""
     key = jax.random.key(0)
     return jax.eval_shape(lambda: method.ask(key, method.init(key)))
 
 
 def pack(query: PyTree) -> dict[str, np.ndarray]:
-    """Returns the leaves of a query by their path.
-
-    Args:
-        query: A pytree of arrays.
-    """
+    """Returns the arrays of a pytree by their path in it."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(query)
     return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
-    """Inverts `pack`.
-
-    Args:
-        expected: The form of the query, as `form` returns it.
-        arrays: The leaves by their path.
-
-    Returns:
-        The query.
+    """Inverts `pack`, for a query whose form is known.
 
     Raises:
         UserError: Naming the array that is missing, too many, of another shape or type, or not

@@ -62,11 +62,6 @@ class State:
 def save_state(files: RunFolder, state: State, ledger: Ledger) -> None:
     """Writes a checkpoint that names the ledger line at which it was taken.
 
-    Args:
-        files: The run folder.
-        state: The server's state.
-        ledger: The run's open ledger.
-
     Raises:
         UserError: Where it cannot be written.
     """
@@ -77,14 +72,7 @@ def save_state(files: RunFolder, state: State, ledger: Ledger) -> None:
 
 
 def keep_state(files: RunFolder, state: State, ledger: Ledger, notices: Notices) -> None:
-    """Saves a state unless its round has a checkpoint; a failure costs no more than the checkpoint.
-
-    Args:
-        files: The run folder.
-        state: The server's state.
-        ledger: The run's open ledger.
-        notices: Tells the user of a failure.
-    """
+    """Saves a state unless its round has a checkpoint; a failure is reported, and no more."""
     try:
         if ledger.steps_charged not in checkpoint.steps(files.checkpoints):
             save_state(files, state, ledger)
@@ -93,15 +81,7 @@ def keep_state(files: RunFolder, state: State, ledger: Ledger, notices: Notices)
 
 
 def latest_state(files: RunFolder, fresh: State, ledger: Ledger) -> State:
-    """Reads the newest checkpoint.
-
-    Args:
-        files: The run folder.
-        fresh: The initial state.
-        ledger: The run's open ledger.
-
-    Returns:
-        The state of the checkpoint; the fresh one where there is none.
+    """Reads the newest checkpoint; the state is the fresh one where there is none.
 
     Raises:
         UserError: For a damaged checkpoint, or one that the ledger does not cover.
@@ -144,22 +124,11 @@ class Exchange(Protocol):
         """Returns the numbers of the clients that are there now."""
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterable[Reply]:
-        """Sends a question, and returns the replies that come back in time, unchecked.
-
-        Args:
-            question: The question.
-            clients: The numbers of the clients that are queried.
-        """
+        """Sends a question to clients, and returns the replies in time, unchecked."""
 
 
 def fault_of_reply(reply: Reply, question: Question, mechanism: LocalMechanism) -> str | None:
-    """Returns why a reply cannot be counted, in a few words; None for a sound one.
-
-    Args:
-        reply: The reply, as it came.
-        question: The question that it answers.
-        mechanism: The mechanism of the federation, which bounds an answer.
-    """
+    """Returns why a reply cannot be counted, in a few words; None for a sound one."""
     values = reply.values
     if isinstance(values, str):
         return values
@@ -178,17 +147,9 @@ def fault_of_reply(reply: Reply, question: Question, mechanism: LocalMechanism) 
 
 def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence[int],
                   mechanism: LocalMechanism, log: Log) -> dict[int, Reply]:
-    """Selects the replies that count, one a client; the others are dropped with a line of log.
+    """Selects the replies that count, by client; the others are dropped with a line of log.
 
-    Args:
-        replies: The replies, as they came.
-        question: The question that was sent.
-        cohort: The clients that were queried.
-        mechanism: The mechanism of the federation, which bounds an answer.
-        log: Prints a line of the run.
-
-    Returns:
-        The replies by client.
+    A reply counts that is sound, from a client of the cohort, and its first.
     """
     counted: dict[int, Reply] = {}
     for reply in replies:
@@ -208,11 +169,6 @@ def queried_clients(mechanism: LocalMechanism, round_number: int, members: set[i
     """Returns the clients that are queried in a round, among those that are there.
 
     Client u belongs to cohort u mod `n_cohorts`.
-
-    Args:
-        mechanism: The mechanism of the federation.
-        round_number: The round, from 0.
-        members: The numbers of the clients that are there.
     """
     schedule = mechanism.schedule
     cohort = int(schedule.cohorts(OsBits(), round_number, 1)[0])  # public: it draws no bits
@@ -223,11 +179,7 @@ def queried_clients(mechanism: LocalMechanism, round_number: int, members: set[i
 def initial_state(method: Method, seed: int | None) -> State:
     """Returns the state that the run in one process starts from, without units.
 
-    The keys are split as `loop.initial_state` splits them.
-
-    Args:
-        method: The method of the federation.
-        seed: Draws the keys; None for fresh ones.
+    The keys are split as `loop.initial_state` splits them; they are fresh without a seed.
     """
     key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
     k_public, _, k_steps = jax.random.split(key, 3)
@@ -262,15 +214,7 @@ class Conversation:
         self._decode = messages.local_mechanism(method).decode
 
     def ask(self, state: State, round_number: int) -> tuple[PyTree, Question]:
-        """Makes the query of a step.
-
-        Args:
-            state: The server's state.
-            round_number: The round, from 0.
-
-        Returns:
-            The query, and the question that carries it.
-        """
+        """Returns the query of a step, and the question that carries it in a round."""
         query = self._ask(state.public, state.key, state.step)
         return query, Question(self._terms, round_number, state.step, messages.pack(query))
 
@@ -278,15 +222,8 @@ class Conversation:
                ) -> tuple[State, dict[str, float]]:
         """Trains the generator on the mean over the clients that answered.
 
-        The sum is of int32, which is exact in any order.
-
-        Args:
-            state: The server's state.
-            query: The query that they answered.
-            replies: The answers that count, int32 [B, D] each, by client.
-
-        Returns:
-            The next state, and public metrics by name.
+        The sum is of int32, which is exact in any order. Returns the next state, and public metrics
+        by name.
         """
         total = np.sum([np.asarray(reply.values) for reply in replies.values()], 0, dtype=np.int32)
         released = self._decode(jnp.asarray(total), len(replies))
@@ -298,7 +235,6 @@ class Conversation:
 
 Metrics = dict[str, Any]
 """The metrics of a round, as JSON can hold them."""
-OnRound = Callable[[State, Metrics], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -311,29 +247,17 @@ class RoundHooks:
         stop: Returns True once the run is to stop.
     """
 
-    on_round: OnRound
+    on_round: Callable[[State, Metrics], None]
     log: Log = print
     stop: Callable[[], bool] = lambda: False
 
 
 def train_rounds(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange,
-                 steps: int,
-                 hooks: RoundHooks) -> State:
+                 steps: int, hooks: RoundHooks) -> State:
     """Queries clients until all steps are made, the budget allows no more rounds, or `stop()`.
 
     Each round is charged before the question leaves, and stays charged whoever answers: an answer
     that is lost, late or dropped has left its client all the same.
-
-    Args:
-        conversation: The server's side of each step.
-        state: The state to go on from.
-        ledger: The run's open ledger.
-        exchange: The connection to the clients.
-        steps: How many steps are to be made.
-        hooks: What is called meanwhile.
-
-    Returns:
-        The last state.
 
     Raises:
         UserError: When nobody answers `PATIENCE` times in a row, or the generator diverges.
@@ -413,7 +337,10 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         raise UserError(f"{len(exchange.members())} clients have joined; at least {MIN_CLIENTS} of "
                         f"{method.mechanism.n_units} must")
     root = request.out or run_folder.default_root(request.method, "federation")
-    public = public_config(request, spec)
+    public: Json = to_json({
+        "method": request.method, "preset": request.preset, "dataset": run_folder.FEDERATION,
+        "records": None, "spec": spec, "config": request.config, "budget": request.budget,
+        "runtime": request.runtime, "seed": request.seed, "data_notes": ()})
     origin = resume.Origin(RunFolder(root), request.resume)
     files = origin.files
     resume.open_folder(origin, public)
@@ -458,17 +385,10 @@ class Session:
     log: Log
 
     def train(self, exchange: Exchange, stop: Callable[[], bool]) -> State:
-        """Trains from the newest checkpoint on.
+        """Trains from the newest checkpoint on, until `stop()`.
 
         Each round ends with a line of metrics and a checkpoint; a failure of these costs no more
         than itself.
-
-        Args:
-            exchange: The connection to the clients.
-            stop: Returns True once the run is to stop.
-
-        Returns:
-            The last state.
         """
         state = latest_state(self.files, initial_state(self.method, self.request.seed), self.ledger)
         writer = run_folder.MetricsWriter(self.files.metrics, resume_step=state.step)
@@ -498,14 +418,7 @@ class Session:
                 writer.close()
 
     def release(self, state: State) -> Release:
-        """Writes the release with its privacy statement, then the last checkpoint.
-
-        Args:
-            state: The last state.
-
-        Returns:
-            The release.
-        """
+        """Writes the release with its privacy statement, then the last checkpoint."""
         def keep() -> None:
             keep_state(self.files, state, self.ledger, self.notices)
 
@@ -526,25 +439,7 @@ class Session:
 
 
 def protected(mechanism: Mechanism) -> Protected:
-    """Returns who is protected by a federation: its clients.
-
-    Args:
-        mechanism: The mechanism of the federation.
-    """
+    """Returns who is protected by a federation: its clients."""
     return Protected(mechanism.unit, {"clients": mechanism.n_units}, (
         f"{mechanism.n_units} clients, each of which adds the noise itself and keeps its own "
         "ledger; how many records they hold is not known here",))
-
-
-def public_config(request: Request, spec: Spec) -> Json:
-    """Returns the content of the run's config.json.
-
-    Args:
-        request: The request of the user.
-        spec: The public schema of the clients' records.
-    """
-    described: Json = to_json({
-        "method": request.method, "preset": request.preset, "dataset": run_folder.FEDERATION,
-        "records": None, "spec": spec, "config": request.config, "budget": request.budget,
-        "runtime": request.runtime, "seed": request.seed, "data_notes": ()})
-    return described

@@ -32,12 +32,7 @@ Handler = Callable[[About, Arrays], tuple[About, Arrays]]
 
 
 def encode(about: About, arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Returns the bytes of a message.
-
-    Args:
-        about: The header.
-        arrays: The arrays.
-    """
+    """Returns the bytes of a message."""
     note = np.frombuffer(json.dumps(about).encode(), np.uint8)
     return safetensors.numpy.save({ABOUT: note} | {
         f"array/{name}": np.asarray(array, order="C") for name, array in arrays.items()})
@@ -45,12 +40,6 @@ def encode(about: About, arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def decode(data: bytes) -> tuple[About, Arrays]:
     """Inverts `encode`.
-
-    Args:
-        data: The bytes of a message.
-
-    Returns:
-        The header and the arrays.
 
     Raises:
         ValueError: For anything that `encode` does not write.
@@ -66,15 +55,7 @@ def decode(data: bytes) -> tuple[About, Arrays]:
 
 
 def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple[About, Arrays]:
-    """Sends a message to a client's own process and waits for its reply.
-
-    Args:
-        path: The client's socket.
-        about: The header of the message.
-        arrays: Its arrays.
-
-    Returns:
-        The header and the arrays of the reply.
+    """Sends a message to the socket of a client's own process and waits for its reply.
 
     Raises:
         UserError: Where no client listens.
@@ -93,13 +74,8 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
 def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None) -> None:
     """Answers one request after the other, until the process is interrupted.
 
-    The socket (mode 0660) is created again and removed at the end. A request that is damaged, or
-    does not come to its end, is dropped.
-
-    Args:
-        path: The socket.
-        reply: Makes the reply to a request.
-        ready: Called once requests are accepted.
+    The socket (mode 0660) is created again and removed at the end; `ready` is called once requests
+    are accepted. A request that is damaged, or does not come to its end, is dropped.
 
     Raises:
         UserError: Where there can be no socket.

@@ -217,11 +217,12 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
     def take(leaf: jax.Array, first: int, last: int) -> np.ndarray:
         if layout.slab:
             return np.array(leaf[first:last])
-        pieces = []
-        for at, shard in _shards(leaf, layout):
-            low, high = max(first - at, 0), min(last - at, _per_device(layout))
+        pieces, per = [], _per_device(layout)
+        shards = {shard.device: shard.data for shard in leaf.addressable_shards}
+        for place in layout.local:
+            low, high = max(first - place * per, 0), min(last - place * per, per)
             if low < high:
-                pieces.append(np.asarray(shard[low:high]))
+                pieces.append(np.asarray(shards[layout.devices[place]][low:high]))
         return np.concatenate(pieces)
 
     start, stop = layout.local_units
@@ -270,7 +271,8 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     for d, (at, device) in enumerate(places):
         ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), device)
         per_device[d] = dataclasses.replace(per_device[d], id=ids)
-    return Private(jax.tree.map(lambda *shards: _join(shards, layout), *per_device))
+    return Private(jax.tree.map(lambda *shards: jax.make_array_from_single_device_arrays(
+        (layout.padded, *shards[0].shape[1:]), layout.by_unit, list(shards)), *per_device))
 
 
 def like(method: Method, count: int) -> Private[Units]:
@@ -295,21 +297,8 @@ def _per_device(layout: Layout) -> int:
     return layout.padded // len(layout.devices)
 
 
-def _shards(leaf: jax.Array, layout: Layout) -> Iterator[tuple[int, jax.Array]]:
-    """Yields (first unit, the single-device array) of each device of this process."""
-    by_device = {shard.device: shard.data for shard in leaf.addressable_shards}
-    for place in layout.local:
-        yield place * _per_device(layout), by_device[layout.devices[place]]
-
-
 @jax.jit(donate_argnums=0)
 def _write(units: Units, rows: Units, at: int) -> Units:
     """Writes rows of units in place, from row `at` on; the first argument is used up."""
     return jax.tree.map(lambda a, new: jax.lax.dynamic_update_slice_in_dim(a, new, at, 0),
                         units, rows)
-
-
-def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
-    """Returns one sharded array made of the devices' own arrays, without a copy."""
-    shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])
-    return jax.make_array_from_single_device_arrays(shape, layout.by_unit, list(shards))

@@ -50,38 +50,6 @@ def check_query(query: PyTree) -> None:
                 raise AssertionError(f"a leaf is {leaf.dtype}, expected at most 32 bits")
 
 
-def check_unit(before: PyTree, after: PyTree) -> None:
-    """Checks that the state of a unit keeps its shapes and types.
-
-    Raises:
-        TypeError: A shape or type differs.
-    """
-    with _named("learn"):
-        chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
-
-
-def check_message(message: Array, method: Method) -> None:
-    """Checks that a message is float32 [B, M].
-
-    Raises:
-        TypeError: The rank, the number of rows or the type is another one.
-    """
-    with _named("answer"):
-        chex.assert_shape(message, (method.mechanism.bound.rows, None))
-        chex.assert_type(message, jnp.float32)
-
-
-def check_contribution(votes: Array, method: Method) -> None:
-    """Checks that a bounded message is of integers, as it is added to the sum.
-
-    Raises:
-        TypeError: The shape or the type is another one.
-    """
-    with _named("mechanism.contribution"):
-        chex.assert_shape(votes, method.mechanism.contribution_shape)
-        chex.assert_type(votes, jnp.int32)
-
-
 def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
     """Checks that the public state keeps its shapes and types, and that metrics are scalars.
 
@@ -429,14 +397,19 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, records, query)
-    check_unit(unit.state, state)
+    with _named("learn"):
+        chex.assert_trees_all_equal_shapes_and_dtypes(unit.state, state)
     # The barrier keeps accelerators' compilers from computing a message anew for each pass over it.
     # It is for speed: on CPU it is gone before loops are fused; `aggregation.bound` needs none.
     message = lax.optimization_barrier(method.answer(k_answer, state, records, query))
-    check_message(message, method)
+    with _named("answer"):
+        chex.assert_shape(message, (method.mechanism.bound.rows, None))
+        chex.assert_type(message, jnp.float32)
     message = jnp.where(jnp.any(records.y != EMPTY), message, jnp.nan)
     votes = method.mechanism.contribution(k_bound, message, private_input)
-    check_contribution(votes, method)
+    with _named("mechanism.contribution"):
+        chex.assert_shape(votes, method.mechanism.contribution_shape)
+        chex.assert_type(votes, jnp.int32)
     return dataclasses.replace(unit, state=state), votes
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import math
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from dpgen_jax.accountant import composition, pate
 from dpgen_jax.accountant.cross_check import SecondOpinion, second_opinion
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
+    Event,
     Events,
     GaussianEvent,
     RenyiEvent,
@@ -33,8 +35,8 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import DiscreteLaplace, OsBits, RoundedGaussian
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, LabelMechanism
 from dpgen_jax.aggregation.topagg import TopAggMechanism
-from dpgen_jax.core.config import Budget, from_json
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.config import Budget, from_json, to_json
+from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json, write_together
 from dpgen_jax.core.run_folder import FEDERATION, RunFolder, existing, read_json, write_json
 from dpgen_jax.core.terms import Unit, at_most
@@ -46,9 +48,123 @@ from dpgen_jax.run import checkpoint, resume, side_releases, spending
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 
-def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
-                     delta: float) -> Json:
-    """The cost of a configuration, proven and as its paper counted it; reads no data.
+def of(what: str | Path, *, preset: str | None = None, epsilon: float | None = None,
+       delta: float | None = None, **fields: Any) -> Cost | Spent:
+    """Computes what a configuration would cost, or reads what a run has spent.
+
+    `account("datalens", steps=86)` reads no data; `account("runs/first")` reads the ledger.
+
+    Args:
+        what: The name of a method, or a run folder.
+        preset: Of a method: the preset, which gives all other arguments their values.
+        epsilon: Of a method: the target.
+        delta: Of the same target.
+        **fields: Of a method: any field of its `Config`.
+
+    Raises:
+        UserError: A folder that is no run, or a configuration or a budget that means nothing.
+        BudgetExceeded: A budget that allows no step.
+    """
+    stated = {**fields, "preset": preset, "epsilon": epsilon, "delta": delta}
+    if is_method(what, [name for name, value in stated.items() if value is not None]):
+        name, _, config = configured(str(what), preset, fields)
+        return of_configuration(str(what), name, config, epsilon, delta)
+    return of_run(Path(what))
+
+
+def is_method(what: str | Path, stated: Collection[str]) -> bool:
+    """Returns whether an argument names a method; else it is a folder.
+
+    Args:
+        what: The argument.
+        stated: The names of other arguments that are for methods only.
+
+    Raises:
+        UserError: It is neither, or a folder with such arguments.
+    """
+    if what in methods.NAMES:
+        return True
+    if not Path(what).is_dir():
+        raise UserError(f"{what} is neither a method nor the folder of a run"
+                        f"{nearest(str(what), methods.NAMES)}; methods: {', '.join(methods.NAMES)}")
+    for name in stated:
+        raise UserError(f"{name} is for a method, and {what} is a folder: drop it")
+    return False
+
+
+def configured(method: str, preset: str | None, fields: Mapping[str, Any]
+               ) -> tuple[str, presets.Preset, MethodConfig]:
+    """Returns a preset of a method by name, and its configuration with some fields replaced.
+
+    Args:
+        method: The name of the method.
+        preset: The name of the preset; None for the first.
+        fields: Fields of the method's `Config`.
+
+    Raises:
+        UserError: An unknown method, preset or field, or a value of another type.
+    """
+    name, chosen = presets.get(method, preset)
+    kind = methods.get(method).Config
+    known = [field.name for field in dataclasses.fields(kind)]
+    for field in fields.keys() - set(known):
+        raise UserError(f"unknown field {field!r} of {method}{nearest(field, known)}")
+    return name, chosen, from_json(kind, to_json(chosen.config) | to_json(dict(fields)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """An epsilon at a delta."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Proven:
+    """The epsilon that is proven for some steps, and how it is counted."""
+
+    epsilon: float
+    accountant: str
+    steps: int
+    sigma: float
+
+
+@dataclasses.dataclass(frozen=True)
+class AsPublished:
+    """The epsilon of a paper's formula for the steps that its authors ran, or would have run."""
+
+    epsilon: float
+    steps: int
+    formula: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The cost of a configuration.
+
+    Attributes:
+        method: The name of the method.
+        preset: The name of its preset.
+        target: The promise.
+        proven: The cost that is proven for the code that runs.
+        as_published: The same by the paper's formula; None where no paper counts it.
+    """
+
+    method: str
+    preset: str
+    target: Promise
+    proven: Proven
+    as_published: AsPublished | None
+
+    def record(self) -> Json:
+        """Returns the cost as plain values."""
+        return dataclasses.asdict(self)
+
+
+def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None = None,
+                     delta: float | None = None) -> Cost:
+    """Returns the cost of a configuration, proven and as its paper counted it; reads no data.
 
     Args:
         method: Name of the method.
@@ -56,7 +172,7 @@ def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: fl
         config: The method's configuration; its steps or sigma may be open.
         epsilon: The target; None for the preset's, or, where the configuration fixes both steps and
             sigma, for what these cost.
-        delta: The target.
+        delta: The target; None for the preset's.
 
     Raises:
         UserError: A configuration or a budget that means nothing.
@@ -64,6 +180,7 @@ def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: fl
     """
     chosen = presets.get(method, preset)[1]
     target = chosen.epsilon if epsilon is None else epsilon
+    delta = chosen.delta if delta is None else delta
     if epsilon is None and config.steps and config.sigma:
         target = math.inf
     budget = Budget(target, delta, chosen.class_epsilon)
@@ -72,14 +189,11 @@ def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: fl
     config = complete(method, config, chosen.spec, budget)
     events = (*side_releases.planned((), budget.class_epsilon),
               *methods.get(method).mechanism(config, chosen.spec).events(config.steps))
-    return {
-        "method": method, "preset": preset, "target": {"epsilon": target, "delta": delta},
-        "proven": _proven(events, delta) | {"steps": config.steps, "sigma": config.sigma},
-        "as_published": _as_published(method, chosen, config, target, delta),
-    }
+    return Cost(method, preset, Promise(target, delta), _proven(events, delta, config),
+                _as_published(method, chosen, config, target, delta))
 
 
-def _proven(events: Events, delta: float) -> Json:
+def _proven(events: Events, delta: float, config: MethodConfig) -> Proven:
     """Epsilon and how it is counted.
 
     Far above 50 the distance between sampled and ideal noise, 2^-96 for a number, is more than
@@ -88,13 +202,13 @@ def _proven(events: Events, delta: float) -> Json:
     """
     epsilon, how = composition.epsilon_of(events, delta), guarantee.stated_accountant(events)
     ideal = composition.epsilon_of(ideal_noise(events), delta)
-    if epsilon == ideal or math.isfinite(epsilon):
-        return {"epsilon": epsilon, "accountant": how}
-    return {"epsilon": ideal, "accountant": f"{how}; for ideal noise, which no run draws"}
+    if epsilon != ideal and not math.isfinite(epsilon):
+        epsilon, how = ideal, f"{how}; for ideal noise, which no run draws"
+    return Proven(epsilon, how, config.planned_steps, config.sigma or 0.0)
 
 
 def _as_published(method: str, preset: presets.Preset, config: MethodConfig, target: float,
-                  delta: float) -> Json | None:
+                  delta: float) -> AsPublished | None:
     """The epsilon of the paper's formula, for the steps that its authors ran where nothing changed.
 
     Otherwise it is for the configuration's steps where the preset fixes them, else for all steps
@@ -108,24 +222,53 @@ def _as_published(method: str, preset: presets.Preset, config: MethodConfig, tar
         unchanged = dataclasses.replace(config, steps=None) == preset.config
         as_run = preset.paper_steps if unchanged and target == preset.epsilon else None
         steps = as_run or published.max_steps(target)
-    return {"epsilon": published.epsilon(steps), "steps": steps, "formula": published.formula}
+    return AsPublished(published.epsilon(steps), steps, published.formula)
 
 
-def of_run(root: Path) -> Json:
-    """Returns the contents of a run's ledger, for the data holder.
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """The contents of a run's ledger, for the data holder.
 
-    `spent` is a reading of the ledger and not the claim, which is infinite where nothing is
-    guaranteed.
+    Attributes:
+        run: The run folder.
+        guarantee: The promise of its release, in a line.
+        unit: Who is protected.
+        claimed: The claim: infinite where nothing is guaranteed.
+        epsilon: The epsilon of all charges, at the delta of the claim. It is a reading of the
+            ledger and not the claim.
+        steps: How many rounds were charged.
+        events: What was charged.
+    """
+
+    run: str
+    guarantee: str
+    unit: str
+    claimed: Promise
+    epsilon: float
+    steps: int
+    events: Events
+
+    def record(self) -> Json:
+        """Returns all of it as plain values."""
+        return {"run": self.run, "guarantee": self.guarantee, "unit": self.unit,
+                "claimed": dataclasses.asdict(self.claimed),
+                "spent": {"epsilon": self.epsilon, "steps": self.steps},
+                "events": [{**event.statement(), "count": n} for event, n in self.events]}
+
+
+def of_run(root: Path) -> Spent:
+    """Reads what a run has spent from its ledger.
+
+    Args:
+        root: The run folder.
 
     Raises:
         UserError: A ledger that is missing or damaged, or a damaged statement.
     """
     totals = account(read(existing(root).ledger))
     stamp = stamped(root, totals)
-    return {"run": str(root), "guarantee": stamp.line, "unit": stamp.whom,
-            "claimed": {"epsilon": stamp.claim, "delta": totals.header["delta"]},
-            "spent": {"epsilon": totals.epsilon(), "steps": totals.steps},
-            "events": [{**event.statement(), "count": count} for event, count in totals.spent()]}
+    return Spent(str(root), stamp.line, stamp.whom, Promise(stamp.claim, totals.header["delta"]),
+                 totals.epsilon(), totals.steps, totals.spent())
 
 
 class Stamp(NamedTuple):
@@ -144,6 +287,10 @@ class Stamp(NamedTuple):
 
 def stamped(root: Path, totals: Account) -> Stamp:
     """Returns the promise of a run.
+
+    Args:
+        root: The run folder.
+        totals: What its ledger charges.
 
     Raises:
         UserError: A damaged statement or config.json.
@@ -184,22 +331,52 @@ def _noise_source(files: RunFolder, config: Json) -> str:
     return "clients of whom none has answered yet"
 
 
-def cross_check(root: Path) -> Json:
-    """Returns the epsilon of `dp_accounting` and ours, for each event of a ledger and for all.
+@dataclasses.dataclass(frozen=True)
+class CrossCheck:
+    """Epsilons of the `dp_accounting` package, and ours.
 
-    Returns:
-        A record with one row per event, and one for their composition. Where there is no second
-        opinion, the row's `dp_accounting` is None and its `remark` says why.
+    Attributes:
+        run: The run folder.
+        delta: The delta of all epsilons.
+        events: Each event of the ledger, how often it was charged, and both epsilons of that.
+        together: Both epsilons of all events.
+    """
+
+    run: str
+    delta: float
+    events: tuple[tuple[Event, int, SecondOpinion], ...]
+    together: SecondOpinion
+
+    def record(self) -> Json:
+        """Returns all of it as plain values."""
+        return {"run": self.run, "delta": self.delta,
+                "events": [{"event": event.statement(), "count": n, **_row(opinion)}
+                           for event, n, opinion in self.events],
+                "all_events": _row(self.together)}
+
+    def lines(self) -> list[str]:
+        """Returns all of it in words: a heading, and two lines for each event and for all."""
+        lines = [f"run {self.run}, epsilon at delta {self.delta:g}:"]
+        for event, n, opinion in self.events:
+            fields = ", ".join(f"{name} {value}" for name, value in event.statement().items()
+                               if name != "mechanism")
+            lines += _two_lines(f"{n} x {event.mechanism} ({fields})", opinion)
+        return [*lines, *_two_lines("all events together", self.together)]
+
+
+def cross_check(root: Path) -> CrossCheck:
+    """Compares our epsilon of a run, and of each of its events, with that of `dp_accounting`.
+
+    Args:
+        root: The run folder.
 
     Raises:
         UserError: A ledger that is missing or damaged.
     """
     totals = account(read(existing(root).ledger))
     delta, spent = totals.header["delta"], totals.spent()
-    rows = [{"event": event.statement(), "count": count,
-             **_row(second_opinion(((event, count),), delta))} for event, count in spent]
-    return {"run": str(root), "delta": delta, "events": rows,
-            "all_events": _row(second_opinion(spent, delta))}
+    rows = tuple((event, n, second_opinion(((event, n),), delta)) for event, n in spent)
+    return CrossCheck(str(root), delta, rows, second_opinion(spent, delta))
 
 
 def _row(opinion: SecondOpinion) -> Json:
@@ -207,28 +384,62 @@ def _row(opinion: SecondOpinion) -> Json:
             "accountant": opinion.accountant or None, "remark": opinion.remark}
 
 
-def cross_check_lines(record: Json) -> list[str]:
-    """Returns the record of `cross_check` in words."""
-    lines = [f"run {record['run']}, epsilon at delta {record['delta']:g}:"]
-    for row in record["events"]:
-        fields = ", ".join(f"{name} {value}" for name, value in row["event"].items()
-                           if name != "mechanism")
-        lines += _two_lines(f"{row['count']} x {row['event']['mechanism']} ({fields})", row)
-    return [*lines, *_two_lines("all events together", record["all_events"])]
-
-
-def _two_lines(name: str, row: Json) -> list[str]:
-    theirs = ("none" if row["dp_accounting"] is None
-              else f"{row['dp_accounting']:.6g} by {row['accountant']}")
-    return [f"{name}: ours {at_most(row['epsilon'])}, dp_accounting {theirs}", f"  {row['remark']}"]
+def _two_lines(name: str, opinion: SecondOpinion) -> list[str]:
+    theirs = ("none" if opinion.theirs is None
+              else f"{opinion.theirs:.6g} by {opinion.accountant}")
+    return [f"{name}: ours {at_most(opinion.ours)}, dp_accounting {theirs}",
+            f"  {opinion.remark}"]
 
 
 EX_POST = ("ex-post: it describes this run's votes at one order, plus all other charges of "
            "the run; it is no guarantee of differential privacy; epsilon is")
 
 
-def data_dependent_reading(root: Path) -> Json:
-    """Returns the data-dependent epsilon of a finished run, as private as the records.
+@dataclasses.dataclass(frozen=True)
+class VoteReading:
+    """The epsilon of a run that its votes give: as private as the records.
+
+    Attributes:
+        run: The run folder.
+        epsilon: The data-dependent epsilon, of all charges.
+        order: The Renyi order that it comes from.
+        claimed: The data-independent epsilon that the run states.
+        spent: The data-independent epsilon of its ledger.
+        votes: How far the votes agree, and of how many queries they are.
+        by_round: Epsilons after each round by each reading, where signs are released; else None.
+    """
+
+    run: str
+    epsilon: float
+    order: float
+    claimed: float
+    spent: float
+    votes: Mapping[str, Any]
+    by_round: Mapping[str, list[float | None]] | None
+
+    def record(self) -> Json:
+        """Returns all of it as plain values, with a warning."""
+        record: Json = {
+            "run": self.run,
+            "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your "
+                       "eyes only; the epsilon to state is the data-independent one",
+            "data_dependent": {"epsilon": self.epsilon, "order": self.order, "kind": EX_POST},
+            "data_independent": {"epsilon": self.claimed, "spent": self.spent},
+            "votes": dict(self.votes)}
+        if self.by_round is not None:
+            last = {name: values[-1] for name, values in self.by_round.items() if values}
+            record["by round"] = dict(self.by_round)
+            record["by Renyi divergences"] = {
+                "independent": last.get("independent"), "laws of the entries": last.get("entries"),
+                "Theorems 4 and 5 of DataLens": last.get("theorem") or "say nothing"}
+        return record
+
+
+def data_dependent_reading(root: Path) -> VoteReading:
+    """Returns the data-dependent epsilon of a finished run, for the data holder only.
+
+    Args:
+        root: The run folder.
 
     Raises:
         UserError: A run that kept no votes, or whose mechanism has no such accounting.
@@ -237,29 +448,17 @@ def data_dependent_reading(root: Path) -> Json:
     totals = account(read(files.ledger))
     kind = _kind_of(mechanism)
     votes, delta = kind.votes(files.votes), totals.header["delta"]
-    others = _others(mechanism, totals)
+    others, by_round = _others(mechanism, totals), None
     shown = vote_log.for_the_holder(
         vote_log.read_for_the_holder(votes, kind, others.delta, totals.steps))
-    record: Json = {
-        "run": str(root),
-        "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
-                   "only; the epsilon to state is the data-independent one",
-        "data_dependent": {"epsilon": shown.epsilon + others.epsilon, "order": shown.order,
-                           "kind": EX_POST},
-        "data_independent": {"epsilon": stamped(root, totals).claim,
-                             "spent": totals.epsilon()},
-        "votes": {**shown.agreement, "queries": shown.queries,
-                  "steps charged without votes": shown.lost},
-    }
     if isinstance(kind, vote_log.Signs):
-        by_round = vote_log.for_the_holder(vote_log.cost_curve(votes, kind, delta))
-        record["by round"] = {name: [value if math.isfinite(value) else None for value in values]
-                              for name, values in dataclasses.asdict(by_round).items()}
-        last = {name: values[-1] for name, values in record["by round"].items() if values}
-        record["by Renyi divergences"] = {
-            "independent": last.get("independent"), "laws of the entries": last.get("entries"),
-            "Theorems 4 and 5 of DataLens": last.get("theorem") or "say nothing"}
-    return record
+        curve = vote_log.for_the_holder(vote_log.cost_curve(votes, kind, delta))
+        by_round = {name: [value if math.isfinite(value) else None for value in values]
+                    for name, values in dataclasses.asdict(curve).items()}
+    return VoteReading(str(root), shown.epsilon + others.epsilon, shown.order,
+                       stamped(root, totals).claim, totals.epsilon(),
+                       {**shown.agreement, "queries": shown.queries,
+                        "steps charged without votes": shown.lost}, by_round)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +466,12 @@ class _Offer:
     """A bound that a run can publish, and what that costs: no vote is read for it.
 
     Attributes:
+        files: The run folder.
+        mechanism: The mechanism of the run.
         sanitiser: The declared parameters of the bound.
+        spec: The schema of what the run releases.
+        statement: The run's privacy.json as it is.
+        totals: What the ledger charges.
         cost: The cost of the bound.
         claim: The epsilon of the run once it is published.
         others: What the run charged for anything but its rounds.
@@ -315,6 +519,12 @@ def publication_price(root: Path) -> Json:
     `publish` itself sees that another process has the ledger, that the folder is a copy, or that
     the votes are damaged.
 
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the epsilon as it is and as it would be.
+
     Raises:
         UserError: As `publish`.
     """
@@ -330,6 +540,12 @@ def publish(root: Path) -> Json:
 
     The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
     privacy.json.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the run's new epsilon and of the bound.
 
     Raises:
         UserError: It was done before, or cannot be done for this run.

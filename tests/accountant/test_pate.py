@@ -1,7 +1,6 @@
 """Data-dependent costs of votes against published vectors, many digits and exact small cases."""
 
 import itertools
-import json
 import math
 
 import mpmath
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from mpmath import mpf
 from renyi import rdp_epsilon
 
-from benchmarks import pate_accounting
 from dpgen_jax.accountant import composition, pate
 from dpgen_jax.accountant.pate import IDEAL, ROUNDED
 from dpgen_jax.core.errors import UserError
@@ -134,23 +132,6 @@ def test_a_run_is_every_test_and_each_answered_vote(rng):
     assert np.array_equal(shuffled, pate.gnmax_rdp(counts, 20, orders))
     nothing = pate.confident_gnmax_rdp(counts[:0], answered[:0], 150.5, 40, 20, orders)
     assert np.array_equal(nothing, np.zeros(3))
-
-
-@pytest.mark.long
-def test_the_benchmark_runs_and_says_what_it_measured(tmp_path, capsys):
-    small = ["--queries", "50", "--orders", "3", "--release-queries", "20", "--teachers", "60",
-             "--threshold", "40", "--sigma1", "40", "--sigma2", "40", "--json"]
-    out = tmp_path / "record.json"
-    assert pate_accounting.main([*small, "--out", str(out)]) == 0
-    record = json.loads(out.read_text())
-    assert record == json.loads(capsys.readouterr().out)
-    assert record["command"] == " ".join(["python -m benchmarks.pate_accounting", *small])
-    for case in record["results"]["composition"]:
-        assert len(case["seconds"]["all"]) == 3 and 0 < case["distinct_q"] <= 50
-    for case in record["results"]["release"]["cases"]:
-        assert 0 < case["total_rdp"] <= case["data_independent_rdp"]
-        assert case["bound_without_noise"] > case["total_rdp"] and case["own_rdp"] > 0
-    assert "50 queries x 3 orders" in pate_accounting.table(record)
 
 
 def test_epsilon_is_the_improved_conversion():

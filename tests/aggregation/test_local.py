@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 from scipy import stats
 
 from dpgen_jax.accountant import composition
@@ -25,7 +26,6 @@ from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 CLIENTS, GROUPS = 5, 2
 SIGMA = 6.0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import RenyiEvent
@@ -22,7 +23,6 @@ from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private.kept_votes import Votes
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 SANITISER = Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0)
 

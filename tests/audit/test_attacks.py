@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topagg import TopKSign, magnitude_bits
-from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import attacks, pairs
 from dpgen_jax.audit import mechanism as audit_mechanism
 from dpgen_jax.audit.findings import ALARM, Findings, Verdict
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 SOUND = adversary.mechanism()
@@ -29,13 +29,13 @@ def worst(mechanism):
 
 
 def scores(mechanism, n):
-    plain = dataclasses.replace(lowered.single(mechanism), decode=attacks.as_it_is)
+    plain = dataclasses.replace(attacks.lowered(mechanism), decode=attacks.as_it_is)
     return plain, attacks.attacked(plain, attacks.totals_of(plain, worst(mechanism)), 60, n)
 
 
 def failing(mechanism, n=2000) -> set[str]:
     """The checks that fail, of those that look at one mechanism."""
-    found = Findings(lambda line: None)
+    found = Findings()
     attacks.sensitivity(mechanism, worst(mechanism), found, "")
     plain, made = scores(mechanism, n)
     attacks.judge(found, ": noisy sum", plain.events(1), made, "")
@@ -44,7 +44,7 @@ def failing(mechanism, n=2000) -> set[str]:
 
 
 def test_a_sound_mechanism_passes_and_most_of_it_is_certified():
-    found = Findings(lambda line: None)
+    found = Findings()
     plain, made = scores(SOUND, 4000)
     attacks.judge(found, "", plain.events(1), made, "")
     assert found.made[0].share > 0.8  # 0.947 with a deviation of 0.021
@@ -55,8 +55,8 @@ def test_a_sound_mechanism_passes_and_most_of_it_is_certified():
 def test_no_alarm_in_200_sound_audits():
     _, made = scores(SOUND, 200 * 200)
     zeros, ones = (side.reshape(200, -1) for side in (made.zeros, made.ones))
-    alarms = attacks.certified_mu(zeros, ones, ALARM)
-    assert alarms.max() <= lowered.MU and alarms.min() > 0.5
+    alarms = attacks.certified(zeros, ones, attacks.mu_of, ALARM)
+    assert alarms.max() <= attacks.MU and alarms.min() > 0.5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,24 +1,23 @@
 """The random bits of a run, as the audit of its folder sees them."""
 
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import runs
-from planted.planting import replaced
 
 from dpgen_jax.aggregation import noise as sources
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import spending
-from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.audit.folder import of_folder, spending
+from dpgen_jax.core.config import Budget
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal", "compiled_once")]
 
 
 def verdicts(root):
     """{check: finding} of those that do not hold, and the exit code."""
-    report = run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    report = of_folder(root)
     return {f.check: f for f in report.findings if f.verdict != Verdict.HOLDS}, report.exit_code
 
 
@@ -32,7 +31,7 @@ draw = sources.draw_bits
 
 
 def test_rows_of_a_round_that_share_their_bits_are_found_in_the_folder(tmp_path):
-    with replaced(sources, "draw_bits", tiled):
+    with patch.object(sources, "draw_bits", tiled):
         runs.train(tmp_path / "run", steps=2)
     found, code = verdicts(tmp_path / "run")
     assert [*found] == [spending.ONCE] and code == 5

@@ -10,7 +10,7 @@ import small_datalens
 from dpgen_jax import presets
 from dpgen_jax.accountant import composition
 from dpgen_jax.audit import command_line, training
-from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.findings import Findings, Verdict, quiet
 from dpgen_jax.audit.mechanism import Target
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
@@ -33,7 +33,7 @@ def planted(dataset=None, clients=False, canaries=CANARIES, seed=1):
 
 
 def verdicts(made, samples, steps=1):
-    found = Findings(lambda line: None)
+    found = Findings()
     training.judge(found, made, samples, CURVE, steps, "toy")
     return {finding.check.rpartition(", ")[2]: finding for finding in found.made}
 
@@ -64,8 +64,7 @@ def test_records_that_name_no_client_are_dealt_to_clients(name, preset, fields):
     """By the auditor: of records that a run deals by its key none would be known for a canary's."""
     stated = presets.get(name, preset)[1]
     config = dataclasses.replace(stated.config.with_clients(30), steps=1, **fields)
-    report = training.black_box_of_dataset(Target(name, stated, config, 1.0, 1e-4), images(), 10,
-                                           lambda line: None)
+    report = training.of_samples(Target(name, stated, config, 1.0, 1e-4), images(), 10, quiet)
     assert report.exit_code == 0
     assert "10 guesses" in report.findings[0].detail
 
@@ -124,10 +123,9 @@ def test_a_whole_run_is_attacked(monkeypatch):
     config = type(preset.config)(features=20, generator_steps=3)
 
     def report(attack):
-        return attack(Target("dpmerf", preset, config, 1.0, 1e-4), images(), CANARIES,
-                      lambda line: None)
+        return attack(Target("dpmerf", preset, config, 1.0, 1e-4), images(), CANARIES, quiet)
 
-    both = report(training.both_views_of_dataset)
+    both = report(training.of_both)
     assert both.exit_code == 0
     measured = [finding for finding in both.findings if finding.measure.startswith("epsilon")]
     assert [finding.claimed <= 1.0 for finding in measured] == [True] * (2
@@ -137,4 +135,4 @@ def test_a_whole_run_is_attacked(monkeypatch):
             ) in both.last_line
     monkeypatch.setattr(Release, "encoded", lambda self, n, seed: (
         made.dataset.x_train[:200], made.dataset.y_train[:200]))
-    assert report(training.black_box_of_dataset).exit_code == 5
+    assert report(training.of_samples).exit_code == 5

@@ -16,7 +16,7 @@ from dpgen_jax.aggregation.moments import SHIFT, Moments
 from dpgen_jax.aggregation.noise import OsBits, RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
-from dpgen_jax.audit import canaries, lowered
+from dpgen_jax.audit import attacks, canaries
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Records
@@ -81,7 +81,7 @@ def right(kind, noise) -> tuple[int, float]:
 
     ratios = sum(ratio(i, seen.private_inputs(source, np.zeros(1, np.int32), i)[:, 0],
                        source.draw(seen.bits_shape)) for i in range(ROUNDS))
-    return int(((np.asarray(ratios) > 0) == (coins > 0)).sum()), lowered.mu_of(
+    return int(((np.asarray(ratios) > 0) == (coins > 0)).sum()), attacks.gaussian_mu(
         mechanism.events(ROUNDS))
 
 

@@ -26,7 +26,7 @@ def gaussian_scores(mu, n=400):
 
 @pytest.mark.parametrize("mu", [0.02, 1.0, 3.0])
 def test_mu_is_covered_and_most_of_it_is_certified(mu):
-    found = attacks.certified_mu(*gaussian_scores(mu), ALPHA)
+    found = attacks.certified(*gaussian_scores(mu), attacks.mu_of, ALPHA)
     assert found.shape == (REPEATS,) and (found > mu).sum() <= MISSES
     assert np.median(found) > {0.02: -1, 1.0: 0.5, 3.0: 2.4}[mu]
 
@@ -35,7 +35,7 @@ def test_epsilon_is_covered_on_either_side():
     zeros, ones = gaussian_scores(2.0)
     epsilon = composition.exact_epsilon(2.0, 0.0, 0.05)
     for pair in ((zeros, ones), (-ones, -zeros)):
-        found = attacks.certified_epsilon(*pair, 0.05, ALPHA)
+        found = attacks.certified(*pair, attacks.epsilon_of(0.05), ALPHA)
         assert (found > epsilon).sum() <= MISSES
         assert np.median(found) > 0.4 * epsilon
 
@@ -43,7 +43,7 @@ def test_epsilon_is_covered_on_either_side():
 def test_a_threshold_that_is_chosen_where_it_is_judged_misses_too_often(monkeypatch):
     """The planted fault: of sums that are the same, the luckiest threshold certifies something."""
     zeros, ones = gaussian_scores(0.0, 60)
-    sound = (attacks.certified_mu(zeros, ones, 0.4) > 0).sum()
+    sound = (attacks.certified(zeros, ones, attacks.mu_of, 0.4) > 0).sum()
     assert sound <= 450
     tried = np.linspace(-2, 2, 81)[:, None, None]
     false_positives = attacks.above((zeros > tried).sum(-1), 60, 0.2)
@@ -58,8 +58,8 @@ def test_one_run_covers_mu(canaries, mu):
     from scipy.stats import binom
 
     right = np.arange(canaries // 2, canaries + 1)
-    found = np.array([audit_canaries.certified_mu(canaries, canaries, int(v), ALPHA)
-                      for v in right])
+    found = np.array([audit_canaries.certified(audit_canaries.gaussian, canaries, canaries, int(v),
+                                               ALPHA) for v in right])
     assert binom.pmf(right, canaries, ndtr(mu / 2))[found > mu].sum() <= ALPHA
     assert found[-1] > mu / 2 and (np.diff(found) >= 0).all()
 

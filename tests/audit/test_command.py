@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import dpgen_jax as dg
 from dpgen_jax import account
 from dpgen_jax.audit import command_line
 from dpgen_jax.audit.findings import FAILED, UNDECIDED, Findings, Report
@@ -38,13 +39,35 @@ def test_a_run_that_is_not_there_is_no_unknown_method_alone(command, tmp_path, m
 
 def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
     def code(*kinds):
-        found = Findings(lambda line: None)
+        found = Findings()
         for kind in kinds:
             found.add("check", kind)
         return Report(subject="", findings=tuple(found.made)).exit_code
 
     assert (code("holds"), code("holds", "cannot be checked"), code(), code(
         "cannot be checked", "fails")) == (0, UNDECIDED, UNDECIDED, FAILED)
+
+
+@pytest.mark.parametrize(("what", "stated", "said"), [
+    ("pategam", {}, "neither a method nor the folder of a run, did you mean 'pategan'"),
+    ("pategan", {"canaries": 3}, "both dataset and canaries"),
+    ("pategan", {"black_box": True}, "black_box attacks the samples"),
+    ("pategan", {"seconds": -1.0}, "seconds is -1.0; give"),
+    ("pategan", {"dataset": "glyphs"}, "both dataset and canaries"),
+    ("pategan", {"batch": "many"}, "batch is 'many'"), ("pategan", {"bach": 3}, "mean 'batch'"),
+    (".", {"preset": "adult"}, "preset is for a method, and . is a folder"),
+    (".", {"dataset": 3}, "dataset of a run is a text")])
+def test_a_call_that_means_nothing_names_its_argument(what, stated, said):
+    with pytest.raises(UserError, match=said):
+        dg.audit(what, **stated)
+
+
+def test_a_call_gives_findings(capsys):
+    report = dg.audit("pategan", seconds=0.05, batch=8)
+    assert report.exit_code == 0 and report.facts["config"]["batch"] == 8
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [finding.line() for finding in report.findings] and len(lines) > 4
+    assert all(finding.claimed for finding in report.findings if finding.certified)
 
 
 @pytest.mark.slow

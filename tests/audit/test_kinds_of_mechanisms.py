@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.mechanism import LocalMechanism
-from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian, SeededBits
+from dpgen_jax.aggregation.noise import DiscreteLaplace, NoNoise, RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.audit import lowered, mechanism
+from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.core.types import UserError
-from tests.planted import toy as adversary
 
 VOTES = adversary.mechanism()
 CLIENTS = LocalMechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0), n_units=3,
@@ -22,21 +22,21 @@ CLIENTS = LocalMechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0),
 
 
 @pytest.mark.parametrize(("attack", "mechanism", "named"), [
-    (lambda made: lowered.single(made), dataclasses.replace(VOTES, noise=lowered.NoNoise()),
+    (attacks.lowered, dataclasses.replace(VOTES, noise=NoNoise()),
      "NoNoise"),
-    (lambda made: lowered.gaussian(made.noise),
+    (lambda made: attacks.gaussian(made.noise),
      dataclasses.replace(VOTES, noise=DiscreteLaplace(2.0)), "DiscreteLaplace"),
-    (lowered.clipping, VOTES, "TopKSign"), (lowered.secret, VOTES, "FullParticipation"),
-    (lowered.drawn, VOTES, "TopKSign"), (lowered.attackable, object(), "object")])
+    (attacks.clipping, VOTES, "TopKSign"), (mechanism.secret, VOTES, "FullParticipation"),
+    (mechanism.of_few_units, VOTES, "TopKSign"), (attacks.attackable, object(), "object")])
 def test_another_kind_of_mechanism_is_named(attack, mechanism, named):
     with pytest.raises(UserError, match=named):
         attack(mechanism)
 
 
 def test_a_bound_a_schedule_and_a_noise_that_fit_are_those_of_the_mechanism():
-    assert lowered.attackable(CLIENTS) is CLIENTS and lowered.attackable(VOTES) is VOTES
-    assert lowered.clipping(CLIENTS) is CLIENTS.bound
-    assert lowered.gaussian(VOTES.noise) is VOTES.noise
+    assert attacks.attackable(CLIENTS) is CLIENTS and attacks.attackable(VOTES) is VOTES
+    assert attacks.clipping(CLIENTS) is CLIENTS.bound
+    assert attacks.gaussian(VOTES.noise) is VOTES.noise
 
 
 def test_the_noise_of_clients_is_drawn_through_their_mechanism_and_is_noise_alone():

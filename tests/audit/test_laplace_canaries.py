@@ -48,7 +48,7 @@ def test_the_law_is_the_best_guess_of_many_noisy_counts_and_no_attack_beats_it(t
 
 
 def findings(law, coins, ratio, events):
-    found = Findings(lambda line: None)
+    found = Findings()
     canaries.judge(found, law, canaries.Guesses(coins, ratio), events, DELTA, "toy")
     return found.made
 

@@ -10,7 +10,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.moments import SHIFT, Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation, PoissonSampling
-from dpgen_jax.audit import attacks, lowered, pairs
+from dpgen_jax.audit import attacks, pairs
 from dpgen_jax.audit import mechanism as audit_mechanism
 from dpgen_jax.audit.findings import Findings, Verdict
 
@@ -18,7 +18,7 @@ COLUMNS, LEVELS = 60, 255
 
 
 def mechanism(bound, columns, noise=RoundedGaussian, **fields):
-    sigma = np.sqrt(bound.squared_sensitivity()) / lowered.MU
+    sigma = np.sqrt(bound.squared_sensitivity()) / attacks.MU
     return SumMechanism(**{
         "bound": bound, "noise": noise(sigma), "schedule": FullParticipation(), "n_units": 50,
         "shape": (1, columns), "decode": attacks.as_it_is, "relation": bound.relation} | fields)
@@ -59,7 +59,7 @@ class HalfDrawn(RoundedGaussian):
 
 
 def verdict(made, check):
-    found = Findings(lambda line: None)
+    found = Findings()
     if check == "noisy sum":
         attacks.noisy_sum(made, best(made, (1, COLUMNS)), 60, found, "toy")
     else:

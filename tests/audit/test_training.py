@@ -11,6 +11,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.audit import canaries, training
 from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.core.config import Budget
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import dpgan
 from dpgen_jax.nets.image import GeneratorNet
@@ -39,9 +40,9 @@ def verdicts(name, fields, noise=RoundedGaussian):
     shape = (mechanism.shape[0], mechanism.shape[1])
     rng = np.random.default_rng(3)
     made = canaries.chosen(built, [shape], dataset.spec.classes, N, rng)
-    found = Findings(lambda line: None)
+    found = Findings()
     law = canaries.Law.of(made, config.steps)
-    guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    guessed, _ = training.trained(made, dataset, config, Budget(float("inf"), 1e-5), rng)
     canaries.judge(found, law, guessed, mechanism.events(config.steps), 1e-5, name)
     return found.made
 
@@ -65,8 +66,8 @@ def test_the_records_of_all_units_are_there_where_few_are_sampled(monkeypatch):
     built = dpgan.build(config, dataset.spec)
     rng = np.random.default_rng(0)
     made = canaries.chosen(built, [tuple(built.mechanism.shape)], 3, 60, rng)
-    guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    guessed, _ = training.trained(made, dataset, config, Budget(float("inf"), 1e-5), rng)
     assert len(guessed.coins) == len(made.units)
     monkeypatch.setattr(Layout, "dealt_units", Layout.local_units)
     with pytest.raises(ValueError, match="of which 60 are sampled"):
-        training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+        training.trained(made, dataset, config, Budget(float("inf"), 1e-5), rng)

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Account, Ledger, account, read
 from dpgen_jax.aggregation.mechanism import LocalMechanism
@@ -28,7 +29,6 @@ from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.resnet import CriticNet, ResNetNet
 from dpgen_jax.run.planning import Request
-from tests.planted import toy as adversary
 
 SPEC = ImageSpec(8, 8, 1, 3)
 CLIENTS, STEPS, SEED = 3, 4, 7

@@ -9,11 +9,9 @@ import shutil
 import federation as fed
 import pytest
 
-from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import spending
+from dpgen_jax.audit.folder import of_folder, spending
 from dpgen_jax.core import run_folder as core_run_folder
-from dpgen_jax.core.config import DataOptions
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Terms
@@ -46,18 +44,18 @@ def test_a_server_without_a_release_promises_what_its_clients_noise_allows(folde
     shutil.rmtree(root / "release")
     config = json.loads((root / "config.json").read_text()) | {"seed": 1}
     (root / "config.json").write_text(json.dumps(config))
-    assert costs.of_run(root)["claimed"]["epsilon"] == fed.BUDGET.epsilon
+    assert costs.of_run(root).claimed.epsilon == fed.BUDGET.epsilon
     note, = (root / "private/checkpoints").glob(f"{STEPS}/note.json")
     note.write_text(note.read_text().replace("os-entropy", "seeded: no privacy claim"))
     account = costs.of_run(root)
-    assert account["claimed"]["epsilon"] == math.inf
-    assert account["guarantee"].startswith("none: the noise was made from a seed")
+    assert account.claimed.epsilon == math.inf
+    assert account.guarantee.startswith("none: the noise was made from a seed")
     shutil.rmtree(root / "private/checkpoints")
-    assert costs.of_run(root)["claimed"]["epsilon"] == math.inf  # nobody knows
+    assert costs.of_run(root).claimed.epsilon == math.inf  # nobody knows
 
 
 def audit(root):
-    report = run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    report = of_folder(root)
     return report, {f.check: f for f in report.findings if f.verdict != Verdict.HOLDS}
 
 

@@ -9,18 +9,20 @@ import federation as fed
 import jax
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
+from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import noise
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.config import Budget
-from dpgen_jax.core.types import BudgetExceeded, ImageSpec, UserError
+from dpgen_jax.core.types import BudgetExceeded, ImageSpec, Private, UserError
 from dpgen_jax.federated import client as federated_client
 from dpgen_jax.federated.client import Seat, open_client
-from tests.planted import toy as adversary
+from dpgen_jax.private.records import keyed
 
 
 def charged(root, number=0):
@@ -43,6 +45,12 @@ def test_an_answer_is_charged_noised_and_kept(tmp_path):
         assert client.noise == "os-entropy" and client.last_round == 0
     header = books.read(tmp_path / "client-0/ledger.jsonl")[0]
     assert (header["unit"], header["relation"]) == ("client", "replace-one")
+    root = tmp_path / "client-0"  # which is for its owner
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    for path in (root / "ledger.jsonl", *(root / "private").iterdir()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert {p.name for p in (root / "private").iterdir()} == {
+        "identity.json", "memory.safetensors", "noise_digests.txt"}
 
 
 def test_noise_is_the_clients_own(tmp_path, monkeypatch):
@@ -80,36 +88,28 @@ def test_another_question_under_an_answered_turn_is_refused(tmp_path):
         assert client.ledger.steps_charged == 1
 
 
-def images(**changes):
+def test_a_bad_question_costs_nothing(tmp_path):
     good = fed.question(0).arrays["images"]
-    return {"nan": np.where(good == good.max(), np.nan, good), "inf": good + np.inf,
-            "shape": good[:-1], "type": good.astype(np.float64)}
-
-
-@pytest.mark.parametrize(("arrays", "message"), [
-    ({"images": images()["nan"]}, "images of the question is not finite"),
-    ({"images": images()["inf"]}, "images of the question is not finite"),
-    ({"images": images()["shape"]}, r"images of the question is float32\[3, 8\], expected"),
-    ({"images": images()["type"]}, "images of the question is float64"),
-    ({"more": np.zeros(2)}, "has an array 'more' that nobody asked for")])
-def test_a_bad_question_costs_nothing(tmp_path, arrays, message):
+    cases = [
+        ({"images": np.where(good == good.max(), np.nan, good)}, "images of the question is not f"),
+        ({"images": good + np.inf}, "images of the question is not finite"),
+        ({"images": good[:-1]}, r"images of the question is float32\[3, 8\], expected"),
+        ({"images": good.astype(np.float64)}, "images of the question is float64"),
+        ({"more": np.zeros(2)}, "has an array 'more' that nobody asked for")]
+    malformed = [
+        ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
+        ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
+        ({"arrays": {}}, "the question has no array 'images'"),
+        ({"terms": "0" * 64}, "asked under other terms")]
+    questions = [(fed.question(0, **arrays), message) for arrays, message in cases] + [
+        (dataclasses.replace(fed.question(0), **fields), message) for fields, message in malformed]
     with fed.join(tmp_path) as client:
         state = remembered(client)
-        with pytest.raises(UserError, match=message):
-            client.answer(fed.question(0, **arrays))
-        assert client.ledger.steps_charged == 0 and fed.same(remembered(client), state)
-
-
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
-    ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
-    ({"arrays": {}}, "the question has no array 'images'"),
-    ({"terms": "0" * 64}, "asked under other terms")])
-def test_a_malformed_question_costs_nothing(tmp_path, fields, message):
-    with fed.join(tmp_path) as client:
-        with pytest.raises(UserError, match=message):
-            client.answer(dataclasses.replace(fed.question(0), **fields))
-        assert client.ledger.steps_charged == 0 and client.last_round == federated_client.NEVER
+        for question, message in questions:
+            with pytest.raises(UserError, match=message):
+                client.answer(question)
+            assert client.ledger.steps_charged == 0 and fed.same(remembered(client), state)
+            assert client.last_round == federated_client.NEVER
 
 
 def test_the_clients_own_budget_decides(tmp_path):
@@ -147,14 +147,14 @@ def test_noise_at_the_server_is_refused(tmp_path):
     assert not (tmp_path / "client-0").exists()
 
 
-@pytest.mark.parametrize("turn", [2**31 - 1, 1_000_000, 2 * fed.STEPS + 3])
-def test_no_single_question_locks_the_client_out(tmp_path, turn):
-    """A turn that the terms cannot come to is refused, uncharged; the next turns are answered."""
+def test_no_single_question_locks_the_client_out(tmp_path):
+    """A round that the terms cannot come to is refused, uncharged; the next ones are answered."""
     with fed.join(tmp_path) as client:
         client.answer(fed.question(2))
-        with pytest.raises(UserError, match=f"round {turn} is further ahead than 4 steps allow"):
-            client.answer(fed.question(turn))
-        assert client.ledger.steps_charged == 1 and client.last_round == 2
+        for turn in (2**31 - 1, 1_000_000, 2 * fed.STEPS + 3):
+            with pytest.raises(UserError, match=f"round {turn} is further ahead than 4 steps "):
+                client.answer(fed.question(turn))
+            assert client.ledger.steps_charged == 1 and client.last_round == 2
         client.answer(fed.question(3))
         client.answer(fed.question(3 + 2 * fed.STEPS))  # it was away for long
         assert client.ledger.steps_charged == 3
@@ -207,30 +207,19 @@ def test_a_crash_before_the_answer_gives_the_same_seeded_answer(tmp_path, monkey
         assert client.ledger.steps_charged == 2
 
 
-def test_the_folder_is_for_its_owner(tmp_path):
-    with fed.join(tmp_path) as client:
-        client.answer(fed.question(0))
-    root = tmp_path / "client-0"
-    assert stat.S_IMODE(root.stat().st_mode) == 0o700
-    for path in (root / "ledger.jsonl", *(root / "private").iterdir()):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    assert {p.name for p in (root / "private").iterdir()} == {
-        "identity.json", "memory.safetensors", "noise_digests.txt"}
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"data": fed.records(1, adversary.SPEC)}, "the records are not those"),
-    ({"budget": Budget(9.0, 1e-5)}, "budget.epsilon was 8.0, now 9.0"),
-    ({"terms": dataclasses.replace(fed.TERMS, config=fed.config(batch=8))},
-     "config.batch was 4, now 8"),
-    ({"seed": 8}, "seed was 7, now 8")])
-def test_a_folder_goes_on_as_it_was_started(tmp_path, options, message):
+def test_a_folder_goes_on_as_it_was_started(tmp_path):
     with fed.join(tmp_path) as client:
         client.answer(fed.question(0))
     before = charged(tmp_path)
-    with pytest.raises(UserError, match=message):
-        fed.join(tmp_path, **options)
-    assert charged(tmp_path) == before
+    for options, message in (
+            ({"data": fed.records(1, adversary.SPEC)}, "the records are not those"),
+            ({"budget": Budget(9.0, 1e-5)}, "budget.epsilon was 8.0, now 9.0"),
+            ({"terms": dataclasses.replace(fed.TERMS, config=fed.config(batch=8))},
+             "config.batch was 4, now 8"),
+            ({"seed": 8}, "seed was 7, now 8")):
+        with pytest.raises(UserError, match=message):
+            fed.join(tmp_path, **options)
+        assert charged(tmp_path) == before
 
 
 def test_a_folder_belongs_to_one_client_and_one_process(tmp_path):
@@ -300,3 +289,12 @@ def test_a_refusal_says_nothing_of_the_records(tmp_path, monkeypatch, caplog):
         said, arrays = client.reply({"turn": 0, "terms": "x"}, {})
         assert said["terms"] == fed.TERMS.digest and not arrays
         assert client.ledger.steps_charged == 0
+
+
+def test_a_clients_data_are_known_by_their_file(tmp_path, journal):
+    """`train` holds a part of the same file out, so that its records have another fingerprint."""
+    data = dataclasses.replace(fed.records(0, adversary.SPEC), content="of the file")
+    fed.join(tmp_path, data=data, seed=None).ledger.close()
+    book = Journal(journal)
+    (run,) = book.on("", keyed(Private("of the file"), book.key))
+    assert (run.unit, run.target) == ("client", fed.BUDGET.epsilon)

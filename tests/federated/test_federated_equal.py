@@ -7,6 +7,7 @@ import federation as fed
 import jax
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.types import Pretraining, UserError
@@ -16,7 +17,6 @@ from dpgen_jax.private import records as sealing
 from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.pretraining import pretrain
 from dpgen_jax.run import lifecycle, loop
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.config import Budget, Runtime
@@ -17,7 +18,6 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.federated import server
 from dpgen_jax.federated.messages import Reply, Terms
 from dpgen_jax.run import checkpoint
-from tests.planted import toy as adversary
 
 LARGEST = fed.method().mechanism.largest
 VISIT = fed.method().mechanism.events(1)
@@ -55,14 +55,24 @@ BAD = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_an_unsound_answer_is_dropped_and_the_run_goes_on(tmp_path, joined, fault):
+def test_an_unsound_answer_is_dropped(fault):
     spoil, message = BAD[fault]
+    said, replies = [], [Reply(0, 2, good(), "os-entropy")]
+    spoilt = spoil(1, 2, good())
+    replies.append(spoilt if isinstance(spoilt, Reply) else Reply(1, 2, spoilt, "os-entropy"))
+    counted = server.sound_replies(replies, fed.question(2), [0, 1], fed.method().mechanism,
+                                   said.append)
+    assert [*counted] == [0] and len(said) == 1
+    assert said[0].startswith("round 2: the answer of client ") and message in said[0]
+
+
+def test_the_run_goes_on_without_an_unsound_answer(tmp_path, joined):
     said, clients = [], joined()
-    exchange = fed.Together(clients, lambda c, t, v: spoil(c, t, v) if (c, t) == (1, 2) else v)
+    exchange = fed.Together(clients, lambda c, t, v: (
+        BAD["nan"][0](c, t, v) if (c, t) == (1, 2) else v))
     state, rows, ledger = fed.train(tmp_path / "ledger", exchange, said=said)
     assert [row["clients"] for row in rows] == [[0, 1, 2], [0, 1, 2], [0, 2], [0, 1, 2]]
     assert state.step == fed.STEPS and len(said) == 1
-    assert said[0].startswith("round 2: the answer of client ") and message in said[0]
     # the answer had left its client: it is charged there and here
     assert merge(ledger.spent()) == ((VISIT[0][0], 4),)
     assert [client.ledger.spent() for client in clients] == [((VISIT[0][0], 4),)] * 3
@@ -107,18 +117,16 @@ def test_the_mean_is_over_those_who_answered():
 
 
 def test_a_late_or_lost_client_is_charged_and_comes_back(tmp_path, joined):
-    """Its critic has learnt from the lost question, and its own ledger knows it."""
+    """Its critic has learnt from the lost question, and its own ledger knows it. Bytes are counted
+    round by round."""
     clients = joined()
     exchange = fed.Together(clients, lambda c, t, v: None if c == 2 and t in (1, 2) else v)
     _, rows, ledger = fed.train(tmp_path / "ledger", exchange)
     assert [row["clients"] for row in rows] == [[0, 1, 2], [0, 1], [0, 1], [0, 1, 2]]
     assert clients[2].ledger.steps_charged == 4 and ledger.steps_charged == 4
-
-
-def test_a_client_that_never_answers_does_not_stop_the_others(tmp_path, joined):
-    exchange = fed.Together(joined(), lambda c, t, v: None if c == 0 else v)
-    state, rows, _ = fed.train(tmp_path / "ledger", exchange)
-    assert state.step == fed.STEPS and all(row["clients"] == [1, 2] for row in rows)
+    query_bytes = sum(array.nbytes for array in fed.question(0).arrays.values())
+    assert [row["bytes_sent"] for row in rows] == [3 * query_bytes] * 4
+    assert [row["bytes_received"] for row in rows] == [4 * 32 * n for n in (3, 2, 2, 3)]
 
 
 def test_silence_is_charged_and_ends_the_run(tmp_path, joined):
@@ -202,14 +210,6 @@ def test_an_error_after_the_last_answer_leaves_a_checkpoint(tmp_path, joined, mo
     with pytest.raises(ZeroDivisionError):
         server.run(fed.request(tmp_path / "run"), adversary.SPEC, fed.Together(joined()))
     assert checkpoint.steps(RunFolder(tmp_path / "run").checkpoints) == [fed.STEPS]
-
-
-def test_bytes_are_counted_each_turn(tmp_path, joined):
-    exchange = fed.Together(joined(), lambda c, t, v: None if (c, t) == (0, 1) else v)
-    _, rows, _ = fed.train(tmp_path / "ledger", exchange)
-    query_bytes = sum(array.nbytes for array in fed.question(0).arrays.values())
-    assert [row["bytes_sent"] for row in rows] == [3 * query_bytes] * 4
-    assert [row["bytes_received"] for row in rows] == [4 * 32 * n for n in (3, 2, 3, 3)]
 
 
 def test_a_server_that_was_stopped_goes_on(tmp_path, joined):

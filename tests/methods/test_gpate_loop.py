@@ -11,6 +11,7 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 from small_gpate import CONFIG, KEY, QUERIES, TABLE, rows
 
 from dpgen_jax.accountant import ledger
@@ -24,7 +25,6 @@ from dpgen_jax.methods import gpate
 from dpgen_jax.private import kept_votes as log
 from dpgen_jax.private.teachers import Units
 from dpgen_jax.run import costs, lifecycle, loop, stages
-from tests.planted import toy as adversary
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     assert account.spent() == ((test, 6 * QUERIES + lost),
                                (answer, int(votes.answered.sum()) + lost))
     assert release.privacy["budget_epsilon"] == 40 and release.privacy["steps"] == 6
-    seen = costs.data_dependent_reading(root)
+    seen = costs.data_dependent_reading(root).record()
     assert seen["votes"]["steps charged without votes"] == 2
     with pytest.raises(UserError, match="promises nothing"):  # its noise is seeded
         costs.publish(root)

@@ -229,8 +229,8 @@ def test_the_published_noise_and_what_it_proves():
     config = presets.all_of("gswgan")["mnist-published"].config
     assert (config.critics, config.critics_per_step, config.batch) == (1000, 1, 32)
     shown = costs.of_configuration("gswgan", "mnist-published", config, None, 1e-5)
-    assert shown["proven"]["epsilon"] == pytest.approx(379.417, abs=6e-4)
-    assert shown["as_published"]["epsilon"] == pytest.approx(9.2428, abs=5e-5)
+    assert shown.proven.epsilon == pytest.approx(379.417, abs=6e-4)
+    assert shown.as_published.epsilon == pytest.approx(9.2428, abs=5e-5)
 
 
 # Refused.

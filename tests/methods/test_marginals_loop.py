@@ -13,13 +13,13 @@ import pytest
 import small_datalens
 import test_battery
 import test_battery_loop as battery
+from planted import toy as adversary
 from test_marginals_method import SPEC, everybody, states, verbs
 
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import Private, Records
 from dpgen_jax.methods import marginals
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 STEPS = 5
 SETTINGS = {"label and preset": {"label_part": 0.2, "rare_share": 0.05}, "rare classes": {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import small_datalens
 import small_pategan as small
+from planted import toy as adversary
 
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, LaplaceEvent
@@ -19,7 +20,6 @@ from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.private import records, teachers
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 KEY = jax.random.key(5)
 CONFIG, TABLE, ROWS = small.CONFIG, small.TABLE, small.ROWS

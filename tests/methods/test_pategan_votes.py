@@ -113,7 +113,7 @@ def each_count(config):
 @pytest.mark.parametrize("lost", [0, 2])
 def test_the_reading_is_that_of_the_votes(tmp_path, noise, lost):
     config, votes = dataclasses.replace(CONFIG, noise=noise), votes_of()
-    read = costs.data_dependent_reading(finished(tmp_path / "run", votes, config, lost))
+    read = costs.data_dependent_reading(finished(tmp_path / "run", votes, config, lost)).record()
     each = each_count(config)
     rdp = each[votes.ravel()].sum(0) + lost * ROWS * each.max(0)
     assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon_by_hand(rdp), rel=1e-12)
@@ -135,7 +135,7 @@ def test_unanimous_votes_cost_far_less(tmp_path, noise):
     """101 votes against noise of 7. What ties cost is in doubt by the conversion from Renyi alone,
     which the ledger does not need."""
     config = dataclasses.replace(CONFIG, noise=noise, sigma=7.0)
-    tied, agreed = (costs.data_dependent_reading(finished(tmp_path / name, votes, config))
+    tied, agreed = (costs.data_dependent_reading(finished(tmp_path / name, votes, config)).record()
                     for name, votes
                     in (("tied", np.full((STEPS, ROWS), 51)),
                         ("agreed", np.tile([0, TEACHERS], (STEPS, ROWS // 2)))))
@@ -217,7 +217,7 @@ def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch)
     assert len(kept) == planned > 2 and not any("stopped" in line for line in said)
     np.testing.assert_array_equal(kept, SUMS)
     assert len(np.unique(kept)) > 2
-    read = costs.data_dependent_reading(files.root)
+    read = costs.data_dependent_reading(files.root).record()
     assert read["data_dependent"]["epsilon"] == pytest.approx(
         epsilon_by_hand(each_count(config)[kept.ravel()].sum(0), 1e-3), rel=1e-12)
     assert 0 < read["data_dependent"]["epsilon"] < read["data_independent"]["spent"] <= 4

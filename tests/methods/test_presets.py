@@ -123,7 +123,7 @@ def test_a_step_too_many_and_noise_too_small_are_seen(method):
     (method, name) for method in ("gswgan", "dpac", "pategan", "mixture", "dpsinkhorn", "dcgan")
     for name in presets.all_of(method)])
 def test_a_preset_is_complete_within_its_budget(method, name):
-    """Of methods whose cost is not counted by hand above, and whose noise is found quickly."""
+    """Methods whose cost is not counted by hand above, and whose noise is found quickly."""
     preset, config = completed(method, name)
     mechanism = methods.get(method).mechanism(config, preset.spec)
     events = mechanism.events(config.steps)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import common
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import page, registry, rows, trainings
+from benchmarks.papers import page, registry, rows
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Nothing, Training
 from benchmarks.sweep.published import SWEEPS
@@ -77,8 +77,8 @@ def parser(module, argv, monkeypatch):
 
 
 @pytest.mark.parametrize("work", dict.fromkeys(
-    (work.module, work.argv) for work in COMMANDS.values()), ids=lambda work: "-".join(
-        (work[0], *work[1]))[:60])
+    (work.module, work.argv) for work in COMMANDS.values() if work.exists()),
+    ids=lambda work: "-".join((work[0], *work[1]))[:60])
 def test_every_command_parses_and_names_presets_that_exist(work, monkeypatch):
     module, argv = work
     args = parser(module, argv, monkeypatch)
@@ -99,7 +99,10 @@ def test_every_sweep_that_papers_print_is_a_row():
     ours = [name for name in SWEEPS if not name.endswith(":glyphs") and "glyphs-" not in name]
     assert [name for name in ours if name not in ROWS] == []
     for name in ours:
-        assert ROWS[name].work == trainings.sweep_command(name)
+        work, settings = ROWS[name].work, SWEEPS[name].settings
+        assert work == registry.sweep_command(name, work.data)
+        assert rows.SOURCES[work.data].spec in (settings["dataset"], "")
+        assert settings.get("attribute", "") in work.data
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -178,11 +181,11 @@ def test_no_noise_takes_the_steps_of_the_row_itself_once_it_is_measured(monkeypa
 
 
 def test_figures_of_others_have_sources_and_systems_that_exist():
-    for quote in page.QUOTES:
-        assert quote.source and quote.data in rows.SOURCES
-        assert presets.all_of(quote.system)
-    quotes = page.quotes_of("gpate", "mnist", 10.0, "gen2real.cnn.accuracy")
-    assert {quote.value for quote in quotes} == {"0.51", "0.420"}
+    for (system, data, _, _), quotes in page.QUOTES.items():
+        assert all(source for _, source in quotes) and data in rows.SOURCES
+        assert presets.all_of(system)
+    quotes = page.QUOTES["gpate", "mnist", 10.0, "gen2real.cnn.accuracy"]
+    assert {value for value, _ in quotes} == {"0.51", "0.420"}
 
 
 def test_the_measured_bound_of_topagg_is_the_row_of_its_own_command():

@@ -17,8 +17,7 @@ from dpgen_jax.core.errors import UserError, nearest, one_line
 from planted.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 
 __all__ = ["FAULTS", "all_of"]
-for _module in ("charges", "noise", "sums", "units"):  # each registers its faults
-    importlib.import_module(f"planted.{_module}")
+importlib.import_module("planted.faults")  # which registers them
 LONGEST = 150
 """letters of what an attack found that are shown"""
 LIMITS = ("faults that nobody thought of, and the same ones at the size of a real run",)

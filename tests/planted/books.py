@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.optimize import brentq
@@ -34,8 +35,7 @@ from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, OneHot
 from dpgen_jax.core.types import Method
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
-from planted.planting import replaced
-from tests.planted import toy
+from planted import toy
 
 DELTA, ROUNDS = 1e-5, 6
 ANSWER_SIGMA = 40.0
@@ -85,7 +85,7 @@ def crash() -> str:
     """
     method, where = toy.build(), toy.layout()
     data = toy.neighbours()[0]
-    with tempfile.TemporaryDirectory() as folder, replaced(loop, "compile_block", idle):
+    with tempfile.TemporaryDirectory() as folder, patch.object(loop, "compile_block", idle):
         path = Path(folder, "ledger")
         bits = Watched(path, killed_at=3)
         with contextlib.suppress(Killed):

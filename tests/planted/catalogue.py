@@ -10,8 +10,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
 
-from tests.planted import books, draws, folder, interference, mechanisms
+from planted import books, draws, folder, interference, mechanisms
 
 Attack = Callable[[], str]
 """Returns in words what is wrong; empty where all is well."""
@@ -51,11 +53,11 @@ class Fault:
     name: str
     what: str
     attacks: tuple[str, ...]
-    plant: Callable[[], AbstractContextManager[None]]
+    plant: Callable[[], AbstractContextManager[Any]]
 
 
 FAULTS: dict[str, Fault] = {}
-"""all faults, by name; filled by the other modules of this package"""
+"""all faults, by name; filled by `faults`"""
 
 
 def fault(*attacks: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], object]]:
@@ -65,11 +67,30 @@ def fault(*attacks: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[]
         *attacks: Names of the attacks, each of which must catch it.
     """
     def register(plant: Callable[[], Iterator[None]]) -> Callable[[], object]:
-        name, what = plant.__name__.replace("_", "-"), (plant.__doc__ or "").strip()
-        unknown = set(attacks) - ATTACKS.keys()
-        if unknown or name in FAULTS or not what:
-            raise ValueError(f"fault {name}: unknown attacks {unknown}, a name twice, or no words")
-        FAULTS[name] = Fault(name, what, attacks, contextmanager(plant))
+        _register(plant, attacks, contextmanager(plant))
         return plant
 
     return register
+
+
+def in_place_of(owner: Any, name: str, *attacks: str) -> Callable[[Callable], Callable]:
+    """Registers a function as a fault that stands in place of a name of the library, as `fault`.
+
+    Args:
+        owner: The module or class.
+        name: Of the attribute, which it must have.
+        *attacks: Names of the attacks, each of which must catch it.
+    """
+    def register(function: Callable) -> Callable:
+        _register(function, attacks, lambda: patch.object(owner, name, function))
+        return function
+
+    return register
+
+
+def _register(named: Callable, attacks: tuple[str, ...], plant: Callable) -> None:
+    name, what = named.__name__.replace("_", "-"), (named.__doc__ or "").strip()
+    unknown = set(attacks) - ATTACKS.keys()
+    if unknown or name in FAULTS or not what:
+        raise ValueError(f"fault {name}: unknown attacks {unknown}, a name twice, or no words")
+    FAULTS[name] = Fault(name, what, attacks, plant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +18,7 @@ from dpgen_jax.aggregation.schedule import FixedSizeSampling, FullParticipation,
 from dpgen_jax.aggregation.topagg import TopKSign
 from dpgen_jax.audit.findings import ALARM
 from dpgen_jax.run import loop
-from planted.planting import replaced
-from tests.planted import toy
+from planted import toy
 
 ROUNDS = 400
 """rounds whose samples are looked at"""
@@ -48,7 +48,7 @@ def fresh(devices: int = 1) -> str:
         path = Path(folder, "ledger")
         state, _ = toy.train(path, method, data, where, bits=OsBits(), steps=half,
                                    steps_per_call=3)
-        with Ledger.open(path) as ledger, replaced(loop, "compile_block", toy.block):
+        with Ledger.open(path) as ledger, patch.object(loop, "compile_block", toy.block):
             job = loop.Job(method, where, ledger, OsBits(), 3)
             state = loop.train(job, toy.placed(data, where), state, toy.STEPS)
         seen = np.asarray(state.public.seen)

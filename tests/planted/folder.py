@@ -19,7 +19,7 @@ from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import kept_votes, records
 from dpgen_jax.run import resume, side_releases
-from tests.planted import toy
+from planted import toy
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
@@ -70,7 +70,7 @@ def audited() -> str:
     Returns:
         What the audit found to fail; empty where all holds.
     """
-    found = Findings(lambda line: None)
+    found = Findings()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "run")
         written(root)

@@ -16,7 +16,7 @@ import numpy as np
 from dpgen_jax.core.types import Private
 from dpgen_jax.private import interference
 from dpgen_jax.run import loop
-from tests.planted import toy
+from planted import toy
 
 
 def separation() -> str:

@@ -12,7 +12,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import attacks, mechanism, pairs
 from dpgen_jax.audit.findings import Findings, Verdict
-from tests.planted import toy
+from planted import toy
 
 SEARCH, LAW, RELEASES = 0.5, 0.05, 60.0
 """Seconds: of the search for two messages, at least a round of it; of draws, at least 2^20; and of
@@ -53,7 +53,7 @@ def sensitivity(build: Callable[[], SumMechanism]) -> str:
     Args:
         build: One of the functions above.
     """
-    found, mechanism = Findings(lambda line: None), build()
+    found, mechanism = Findings(), build()
     attacks.sensitivity(mechanism, _pair(mechanism), found, NAME)
     return _failed(found)
 
@@ -64,14 +64,14 @@ def releases(build: Callable[[], SumMechanism]) -> str:
     Args:
         build: One of the functions above.
     """
-    found, mechanism = Findings(lambda line: None), build()
+    found, mechanism = Findings(), build()
     attacks.noisy_sum(mechanism, _pair(mechanism), RELEASES, found, NAME)
     return _failed(found)
 
 
 def noise() -> str:
     """Returns what differs between the noise that is drawn and its law; empty where nothing."""
-    found = Findings(lambda line: None)
+    found = Findings()
     mechanism.audit_law(votes(), LAW, found, NAME)
     return _failed(found)
 

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,6 @@ from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Rec
 from dpgen_jax.private import records, teachers
 from dpgen_jax.private.teachers import padded_rows, spread
 from dpgen_jax.run import loop
-from planted.planting import replaced
 
 SPEC = ImageSpec(2, 4, 1, 2)
 UNITS, STEPS, ROWS, TOP_K = 4, 6, 4, 4
@@ -226,7 +226,7 @@ def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, 
     A method (a value of `build`) is compiled once for a layout, however often it is run.
     """
     with Ledger.create(path, {"epsilon": float("inf"), "delta": 1e-5}) as ledger, \
-            replaced(loop, "compile_block", block):
+            patch.object(loop, "compile_block", block):
         job = loop.Job(method, where, ledger, SeededBits(0) if bits is None else bits,
                        steps_per_call)
         listener = loop.Listener()

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.aggregation.single_releases import class_counts, class_counts_sensitivity
@@ -11,7 +12,6 @@ from dpgen_jax.core.types import Subjects, UserError, unseal
 from dpgen_jax.data.table import subjects as reading
 from dpgen_jax.private import records
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 KEY, K, UNITS, CHANGED = b"partition key of the tests", 3, 4, "p5"
 SIZES = [1, 4, 2, 7, 3, 5, 1, 2, 6, 3]

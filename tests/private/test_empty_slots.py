@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax import aggregation
 from dpgen_jax.aggregation import bound, clip, compression, moments, teacher_votes, topagg
@@ -20,7 +21,6 @@ from dpgen_jax.data import Dataset, without_empty_slots
 from dpgen_jax.data.clients import split
 from dpgen_jax.federated import answer
 from dpgen_jax.private import records, teachers
-from tests.planted import toy as adversary
 
 N, UNITS = 23, 5
 DEALT = records.assign(N, UNITS, adversary.KEY)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.core.types import Pretraining, Private, unseal
 from dpgen_jax.private import pretraining, streaming, teachers
-from tests.planted import toy as adversary
 
 STEPS = 7
 COUNT = 5  # divides by no chunk and by no number of devices

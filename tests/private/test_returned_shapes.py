@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 
 def transposed(*args):

@@ -16,6 +16,7 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.noise import SeededBits
@@ -23,7 +24,6 @@ from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
 from dpgen_jax.core.types import Pretraining, UserError, unseal
 from dpgen_jax.private import pretraining, streaming
 from dpgen_jax.run import loop
-from tests.planted import toy as adversary
 
 # --- a file in place of an array
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.clip import RowL2
@@ -14,7 +15,6 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.run import loop, noise_digests
 from dpgen_jax.run.loop import secret_bits
 from dpgen_jax.run.noise_digests import Remembered, twice
-from tests.planted import toy as adversary
 
 KEY = b"k" * 32
 RNG = np.random.default_rng(0)

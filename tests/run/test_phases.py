@@ -3,9 +3,9 @@
 import dataclasses
 
 import pytest
+from planted import books, toy
 
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from tests.planted import books, toy
 
 STEPS = 4
 

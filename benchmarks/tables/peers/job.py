@@ -18,7 +18,6 @@ FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 
 
 def read():
-    """Return the job, the columns of the schema by name, and the training rows."""
     job = json.loads((FOLDER / "job.json").read_text())
     columns = json.loads((FOLDER / "schema.yaml").read_text())["columns"]
     texts = pd.read_csv(FOLDER / "train.csv", dtype=str, keep_default_na=False)

@@ -16,7 +16,6 @@ KINDS = {"integer": "Integer", "continuous": "Float"}
 
 
 def main():
-    """Describe and draw."""
     task, columns, frame = job.read()
     rows, description = str(job.FOLDER / "rows.csv"), str(job.FOLDER / "description.json")
     frame.to_csv(rows, index=False)

@@ -11,7 +11,6 @@ BINS_SHARE = 0.1
 
 
 def main():
-    """Fit and draw."""
     task, columns, frame = job.read()
     domain = {}
     for name, entries in columns.items():

@@ -69,7 +69,6 @@ def tree(codes, sizes, model, rho, sensitivity, rng):
 
 
 def main():
-    """Measure, fit and draw."""
     task, columns, frame = job.read()
     rng = np.random.default_rng()
     names = {f"c{i}": name for i, name in enumerate(columns)}

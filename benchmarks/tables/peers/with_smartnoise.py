@@ -16,7 +16,6 @@ def transformer(entries):
 
 
 def main():
-    """Fit and draw."""
     task, columns, frame = job.read()
     rows = [tuple(None if value is None or value != value else value for value in row)
             for row in frame[list(columns)].astype(object).to_numpy()]

@@ -13,11 +13,11 @@ import socket
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dpgen_jax.accountant import journal
-from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core import files
 from dpgen_jax.core.files import WINDOWS
@@ -33,9 +33,6 @@ PICTURE_CHUNKS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"pHYs", b"tRNS", b"gAMA",
 def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yields the name and the bytes of a file, and of every part that is packed in it.
 
-    Args:
-        path: The file.
-
     Raises:
         UserError: It is not a regular file.
     """
@@ -46,15 +43,15 @@ def _inside(name: str, data: bytes, depth: int = 0) -> Iterator[tuple[str, bytes
     yield name, data
     if depth == 4:
         return
-    packed: Iterator[tuple[str, bytes]] = iter(())
+    packed: Iterable[tuple[str, bytes]] = ()
     if data.startswith(b"PK\x03\x04"):
         packed = _of_zip(data)
     elif data.startswith(b"\x1f\x8b"):
-        packed = iter([("unpacked", _bounded(data, gzip_wrapped=True))])
+        packed = [("unpacked", _bounded(data, gzip_wrapped=True))]
     elif data.startswith(SIGNATURE):
         packed = _of_png(data)
     elif name.endswith(".safetensors"):
-        packed = iter([("header", data[8:8 + int.from_bytes(data[:8], "little")])])
+        packed = [("header", data[8:8 + int.from_bytes(data[:8], "little")])]
     for part, inner in packed:
         yield from _inside(f"{name}, {part}", inner, depth + 1)
 
@@ -86,11 +83,7 @@ def _of_png(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the kind and the bytes of each chunk of a PNG; b"rest" is what lies behind them.
-
-    Args:
-        data: The file.
-    """
+    """Yields the kind and the bytes of each chunk of a PNG; b"rest" is what lies behind them."""
     at = len(SIGNATURE)
     while at + 8 <= len(data):
         length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
@@ -133,55 +126,36 @@ WORDS = bytes([9, 10, 13, *range(32, 127)])
 
 
 def kept_private(folder: Folder, findings: Findings) -> None:
-    """Checks that nobody but its owner can read what is private.
-
-    Args:
-        folder: The folder of a run or a client.
-        findings: Where findings are added.
-    """
+    """Checks that nobody but its owner can read what is private to a run or a client."""
     private = folder.files.private
     if not private.is_dir():
         findings.found("private/ is there, and for its owner alone", False,
                        "it is missing: the run cannot be checked further, nor gone on with")
         return
     if WINDOWS:
-        findings.add("private/ and the ledger are for their owner alone", Verdict.UNCHECKED,
-                     "on Windows the folder in which the run lies decides who may read it")
+        findings.unchecked("private/ and the ledger are for their owner alone", "on Windows the "
+                           "folder in which the run lies decides who may read it")
         return
     # Files of an unfinished checkpoint, which others cannot enter, get their modes at the end.
     there = [Path(at, name) for at, folders, files in os.walk(private)
              for name in (*folders, *files)]  # which skips what is removed meanwhile
     inside = {path for path in there
               if any(parent.name.endswith(".unfinished") for parent in path.parents)}
-    files = _modes([folder.files.ledger, private, *{*there} - inside])
-    wrong = [f"{path.relative_to(folder.root)} has mode {stat.S_IMODE(file.st_mode):04o}"
-             for path, file in files
-             if file.st_mode & 0o077 and not stat.S_ISLNK(file.st_mode)][:3]
-    owner = private.stat().st_uid
-    wrong += [f"{path.relative_to(folder.root)} is another's, or a link" for path, file in files
-              if stat.S_ISLNK(file.st_mode) or file.st_uid != owner][:3]
-    findings.found("private/ and the ledger are for their owner alone", not wrong, "; ".join(wrong)
-                   or "modes 0700 and 0600 throughout" + bool(inside) * (
+    owner, wrong = private.stat().st_uid, []
+    for path in [folder.files.ledger, private, *{*there} - inside]:
+        with contextlib.suppress(FileNotFoundError):  # an old checkpoint, removed meanwhile
+            file, name = path.lstat(), path.relative_to(folder.root)
+            if stat.S_ISLNK(file.st_mode) or file.st_uid != owner:
+                wrong.append(f"{name} is another's, or a link")
+            elif file.st_mode & 0o077:
+                wrong.append(f"{name} has mode {stat.S_IMODE(file.st_mode):04o}")
+    findings.found("private/ and the ledger are for their owner alone", not wrong,
+                   "; ".join(wrong[:6]) or "modes 0700 and 0600 throughout" + bool(inside) * (
                        ", but within an unfinished checkpoint, which has 0700"))
 
 
-def _modes(paths: list[Path]) -> list[tuple[Path, os.stat_result]]:
-    """The modes of files, except those that are removed meanwhile, such as old checkpoints."""
-    files = []
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            files.append((path, path.lstat()))
-    return files
-
-
 def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> None:
-    """Searches the release for what it may not contain.
-
-    Args:
-        folder: The folder, with a release.
-        findings: Where findings are added.
-        further: Further words to search for, such as names of subjects.
-    """
+    """Searches the release for what it may not contain, such as names of subjects (`further`)."""
     names = sorted(folder.release.rglob("*"))
     known = (MAY_HOLD | {"audit"}) if not folder.whole else MAY_HOLD
     odd = [str(path.relative_to(folder.release)) for path in names
@@ -217,31 +191,25 @@ def _found(data: bytes, words: list[Word]) -> Iterator[str]:
 def _secrets(folder: Folder) -> tuple[list[Word], str]:
     """Keys and names that no release may hold, and a remark on those that are too common."""
     words: list[Word] = [("the folder's own path", str(folder.root.resolve()).encode())]
+    keys: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         identity = json.loads(folder.files.identity.read_text())
-        for name in ("partition_key", "key", "fingerprint"):
-            if secret := identity.get(name):
-                what = f"the {name.replace('_', ' ')} of private/"
-                words += [(what, secret.encode()), (what, bytes.fromhex(secret))]
-    with contextlib.suppress(OSError, ValueError):
-        secret = (journal.place() / "key").read_text().strip()
-        words += [("the journal's key", secret.encode()),
-                  ("the journal's key", bytes.fromhex(secret))]
+        keys |= {f"the {name.replace('_', ' ')} of private/": identity[name]
+                 for name in ("partition_key", "key", "fingerprint") if identity.get(name)}
+    with contextlib.suppress(OSError):
+        keys["the journal's key"] = (journal.place() / "key").read_text().strip()
+    for what, secret in keys.items():
+        with contextlib.suppress(ValueError, AttributeError, TypeError):  # a damaged file
+            words += [(what, secret.encode()), (what, bytes.fromhex(secret))]
     dataset = str(folder.config.get("dataset") or "")
     typed = [word.partition("=")[2] or word for word in folder.config.get("typed") or []]
     words += [("the path of the data", word.rpartition(":")[2].encode()) for word in typed
               if word.rpartition(":")[2].startswith("/")]
-    names = {"the user's name": _user(), "the host's name": socket.gethostname(),
-             "the home folder": os.path.expanduser("~")}
+    names = {"the host's name": socket.gethostname(), "the home folder": os.path.expanduser("~")}
+    with contextlib.suppress(KeyError, OSError, ImportError):
+        names = {"the user's name": getpass.getuser(), **names}
     public = json.dumps([folder.config.get("spec"), dataset]).lower()
     common = [what for what, name in names.items()
               if len(name) < 4 or name.strip("/").lower() in COMMON or name.lower() in public]
     words += [(what, name.encode()) for what, name in names.items() if what not in common]
     return words, f" ({' and '.join(common)}: too common a word to search for)" * bool(common)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return ""

@@ -27,13 +27,7 @@ from dpgen_jax.run.monitor import Best
 
 
 def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
-    """Checks a release by itself: its parts must agree with each other.
-
-    Args:
-        folder: A release without its run, with a statement.
-        findings: Where findings are added.
-        same: Whether this version made it.
-    """
+    """Checks a release by itself: its parts must agree with each other."""
     privacy = folder.statement
     wrong = [f"{name} is {privacy.get(name)!r} here and {other!r} in config.json"
              for name, other in (("method", folder.config["method"]),
@@ -43,9 +37,9 @@ def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
                    "; ".join(wrong))
     if same:
         _costs(folder, findings)
-    findings.add("epsilon from the ledger, charges against releases, permissions",
-                 Verdict.UNCHECKED, "the ledger lies with whoever trained it: ask them for "
-                 "`python -m dpgen_jax.audit RUN`")
+    findings.unchecked("epsilon from the ledger, charges against releases, permissions",
+                       "the ledger lies with whoever trained it",
+                       "ask them for `python -m dpgen_jax.audit RUN`")
 
 
 def _costs(folder: Folder, findings: Findings) -> None:
@@ -68,26 +62,15 @@ def _costs(folder: Folder, findings: Findings) -> None:
 
 
 def stated(folder: Folder, findings: Findings) -> None:
-    """Adds what the release promises; it passes only if the promise holds for all of it.
-
-    Args:
-        folder: The folder, which has a statement.
-        findings: Where findings are added.
-    """
-    privacy = folder.statement
-    stamp = statements.of(privacy)
-    verdict = Verdict.HOLDS if stamp.kind == "valid" else Verdict.UNCHECKED
-    findings.add("privacy.json promises something", verdict, statements.line(privacy) + (
-        "" if stamp.kind == "valid" else "; that is no pass"))
+    """Adds what the release promises; it passes only if the promise holds for all of it."""
+    valid = statements.of(folder.statement).kind == "valid"
+    findings.add("privacy.json promises something",
+                 Verdict.HOLDS if valid else Verdict.UNCHECKED,
+                 statements.line(folder.statement) + "; that is no pass" * (not valid))
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
-    """Compares privacy.json with what the ledger and config.json imply.
-
-    Args:
-        folder: The folder of a run, whose version is this one, with a statement.
-        findings: Where findings are added.
-    """
+    """Compares privacy.json with what the ledger and config.json of a run imply."""
     written = read_json(folder.release / "privacy.json")
     book = next((book for book in (folder.book, *folder.book.earlier())
                  if _speaks_of(folder.statement, book)), folder.book)
@@ -125,40 +108,35 @@ def _steps(folder: Folder, findings: Findings, book: Book) -> None:
     taken = checkpoint.steps(folder.files.checkpoints)
     last = taken[-1] if taken and not folder.of_server and book is folder.book else made
     if made > charged or made < last:
-        findings.add(check, Verdict.FAILS, f"{made} steps were made and {charged} rounds charged"
-                     if made > charged else
-                     f"it says {made} steps, and the last checkpoint is of step {last}")
+        findings.found(check, False, f"{made} steps were made and {charged} rounds charged"
+                       if made > charged else
+                       f"it says {made} steps, and the last checkpoint is of step {last}")
     elif made > last:
-        findings.add(check, Verdict.UNCHECKED, f"it says {made} steps, and the last checkpoint is "
-                     f"of step {last}, as where a later one could not be written")
+        findings.unchecked(check, f"it says {made} steps, and the last checkpoint is of step "
+                           f"{last}, as where a later one could not be written")
     else:
-        findings.add(check, Verdict.HOLDS, f"{made} steps, {charged} rounds charged")
+        findings.found(check, True, f"{made} steps, {charged} rounds charged")
     if book is not folder.book:
         more = folder.book.account.steps - charged
-        findings.add("the run is finished", Verdict.UNCHECKED,
-                     f"it went on after this release, of which all else is said here: {more} "
-                     f"rounds were charged since, and are in no release; {go_on(folder.root)}")
+        findings.unchecked(
+            "the run is finished", "it went on after this release, of which all else is said "
+            f"here: {more} rounds were charged since, and are in no release", go_on(folder.root))
 
 
 def as_written(folder: Folder, findings: Findings) -> bool:
     """Compares privacy.json, to the byte, with what was written.
 
-    Args:
-        folder: The folder of a run, with a statement.
-        findings: Where findings are added.
-
-    Returns:
-        Whether it is known what was written; earlier versions did not note it.
+    Returns whether it is known what was written; earlier versions did not note it.
     """
     path = folder.files.released
     known = read_json(path).get("privacy_sha256") if path.exists() else None
     what = "privacy.json is the one that was written"
     if known is None:
-        findings.add(what, Verdict.UNCHECKED, f"{path.name} in private/, which has the digests of "
-                     "the statement and of the generator, is missing or of an earlier version: "
-                     "whether both are those of this run cannot be told")
+        findings.unchecked(what, f"{path.name} in private/, which has the digests of the statement "
+                           "and of the generator, is missing or of an earlier version: whether "
+                           "both are those of this run cannot be told")
         return False
-    digest = hashlib.sha256((folder.release / "privacy.json").read_bytes()).hexdigest()
+    digest = _digest(folder, "privacy.json")
     findings.found(what, digest in known,
                    f"{path.name} in private/ has its digest" if digest in known else
                    f"{path.name} in private/ has the digest of another")
@@ -170,7 +148,7 @@ def _kept(folder: Folder, findings: Findings, stated_step: Any) -> None:
     what, path = "the generator is that of the step which did best", folder.files.best
     why = attempt(lambda: Best(path)) if path.exists() else f"{path} is missing"
     if why:
-        findings.add(what, Verdict.UNCHECKED, why)
+        findings.unchecked(what, why)
         return
     step = Best(path).step
     findings.found(what, stated_step == step,
@@ -240,28 +218,23 @@ def _protected(folder: Folder) -> Protected:
 
 
 def sound(folder: Folder, findings: Findings) -> None:
-    """Loads the release, and compares its config.json with that of the run.
-
-    Args:
-        folder: The folder, which has a statement.
-        findings: Where findings are added.
-    """
+    """Loads the release, and compares its config.json with that of the run."""
     why = attempt(lambda: load(folder.release))
     findings.found("the generator is the one that release/config.json names, and loads", not why,
-                   why or _digest(folder)[:16])
+                   why or _digest(folder, "generator.safetensors")[:16])
     if not why:
         _for_people(folder, findings)
     if not folder.whole or why:
         return
     described = contents.described(folder.release / "config.json")
-    spec = {name: value for name, value in described["spec"].items()
-            if name not in ("class_names", "targets")}
+    spec, spec_of_run = ({name: value for name, value in config["spec"].items()
+                          if name not in ("class_names", "targets")}
+                         for config in (described, folder.config))
     counts = (read_json(folder.files.class_counts).get("counts")
               if folder.files.class_counts.exists() else None)
     pairs = {"method": (described["method"], folder.config["method"]),
              "config": (described["config"], folder.config["config"]),
-             "spec": (spec, {name: value for name, value in folder.config["spec"].items()
-                             if name not in ("class_names", "targets")}),
+             "spec": (spec, spec_of_run),
              "class_counts": (described.get("class_counts"), counts)}
     if folder.files.released.exists():  # earlier runs have none
         pairs["generator_sha256"] = (described.get("generator_sha256"), read_json(
@@ -276,12 +249,14 @@ def _for_people(folder: Folder, findings: Findings) -> None:
     if (folder.release / "README.md").is_file():
         by = folder.version or "unknown"
         commit = str(folder.config.get("git") or "")[:10]
-        findings.add("the texts of the release say what privacy.json says", Verdict.UNCHECKED, (
+        findings.unchecked(
+            "the texts of the release say what privacy.json says",
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
-            "this version cannot make anew: read its epsilon beside that of privacy.json. "
-            + (f"`train {option('resume', True)}` writes README.txt "
-               "and statement.html" if folder.whole else
-               "Ask whoever trained it for a release with README.txt and statement.html")))
+            "this version cannot make anew",
+            "read its epsilon beside that of privacy.json. " + (
+                f"`train {option('resume', True)}` writes README.txt "
+                "and statement.html" if folder.whole else
+                "Ask whoever trained it for a release with README.txt and statement.html"))
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}
@@ -291,25 +266,18 @@ def _for_people(folder: Folder, findings: Findings) -> None:
                    f"{' and '.join(wrong)}: not what is made of this privacy.json" * bool(wrong))
 
 
-def _digest(folder: Folder) -> str:
-    return hashlib.sha256((folder.release / "generator.safetensors").read_bytes()).hexdigest()
+def _digest(folder: Folder, name: str) -> str:
+    return hashlib.sha256((folder.release / name).read_bytes()).hexdigest()
 
 
 def holds(folder: Folder) -> bool:
-    """Returns whether there is a release that promises something.
-
-    Args:
-        folder: The folder.
-    """
+    """Returns whether there is a release that promises something."""
     return (folder.released and not attempt(lambda: folder.statement)
             and statements.of(folder.statement).kind == "valid")
 
 
 def named(folder: Folder) -> Json:
-    """Returns the digest of the generator that is released, by which a report recognises its audit.
-
-    Args:
-        folder: The folder; there need be no release.
-    """
-    there = (folder.release / "generator.safetensors").is_file()
-    return {"generator_sha256": _digest(folder)} if there else {}
+    """Returns the digest of a released generator, by which a report recognises its audit."""
+    name = "generator.safetensors"
+    there = (folder.release / name).is_file()
+    return {"generator_sha256": _digest(folder, name)} if there else {}

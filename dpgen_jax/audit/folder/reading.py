@@ -57,6 +57,8 @@ class Book:
 class Folder:
     """A run folder, the folder of a client, or a release by itself; parts are read on demand.
 
+    A part that is missing, damaged or not of this version is a UserError where it is read.
+
     Attributes:
         root: The folder.
         whole: True for the folder of a run or a client, False for a release by itself.
@@ -77,11 +79,7 @@ class Folder:
 
     @functools.cached_property
     def config(self) -> Json:
-        """config.json of the run, or of the release where there is no run.
-
-        Raises:
-            UserError: It is missing or damaged.
-        """
+        """config.json of the run, or of the release where there is no run."""
         path = self.root / "config.json"
         return read_json(path) if self.waiting else contents.described(path)
 
@@ -113,11 +111,7 @@ class Folder:
 
     @functools.cached_property
     def book(self) -> Book:
-        """The ledger.
-
-        Raises:
-            UserError: It is missing, or a line of it is broken.
-        """
+        """The ledger."""
         data = ledger.read_ledger(self.files.ledger)
         records, hashes, tail, account = ledger.replay_lines(self.files.ledger, data)
         if tail and self.in_use:  # it is being written, and allows nothing before it is whole
@@ -128,31 +122,19 @@ class Folder:
 
     @functools.cached_property
     def statement(self) -> Json:
-        """privacy.json.
-
-        Raises:
-            UserError: It is missing or damaged.
-        """
+        """privacy.json."""
         path = self.release / "privacy.json"
         return contents.statement(read_json(path), str(path))
 
     @functools.cached_property
     def method_config(self) -> Any:
-        """The method's configuration, of config.json.
-
-        Raises:
-            UserError: It is not one of this version.
-        """
+        """The method's configuration, of config.json."""
         module = methods.get(self.config["method"])
         return from_json(module.Config, self.config["config"], "config")
 
     @functools.cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism, built again from config.json.
-
-        Raises:
-            UserError: There can be no such mechanism.
-        """
+        """The mechanism, built again from config.json."""
         module = methods.get(self.config["method"])
         made: Mechanism = module.mechanism(self.method_config, contents.spec(self.config["spec"]))
         return made
@@ -183,9 +165,6 @@ class Folder:
 def opened(root: Path) -> Folder:
     """Finds out what a folder is.
 
-    Args:
-        root: The folder.
-
     Raises:
         UserError: It is neither a run nor a release.
     """
@@ -199,11 +178,7 @@ def opened(root: Path) -> Folder:
 
 
 def attempt(read: Callable[[], Any]) -> str:
-    """Returns why a part cannot be read, in one line; nothing where it can.
-
-    Args:
-        read: Reads the part.
-    """
+    """Returns why a part cannot be read, in one line; nothing where it can."""
     try:
         read()
     except (UserError, *ledger.DAMAGE, OSError) as error:

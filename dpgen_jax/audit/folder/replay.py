@@ -17,7 +17,7 @@ import numpy as np
 
 from dpgen_jax import data, methods
 from dpgen_jax.aggregation.noise import SeededBits
-from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder.leaks import Word
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core import cli
@@ -51,7 +51,7 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
         folder: The folder of a run.
         place: The data set, as `data.load` takes it.
         options: How it is read, where that differs from how the run read it.
-        findings: Where findings are added.
+        findings: The findings, which become more.
 
     Returns:
         What may not stand in the release: some records, and names of subjects.
@@ -60,8 +60,8 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
         UserError: Data that cannot be read.
     """
     if folder.of_server:
-        findings.add("one record moves its own unit alone", Verdict.UNCHECKED,
-                     "a server has no records: audit the folders of its clients")
+        findings.unchecked("one record moves its own unit alone", "a server has no records",
+                           "audit the folders of its clients")
         return []
     dataset, config = as_read(folder, place, options)
     words = [*_records(dataset), *_subjects(dataset, place)]
@@ -177,22 +177,13 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
 
 
 def told_to_a_unit(method: Method) -> np.ndarray:
-    """Returns the private input of a unit that counts in a round; noise bits of a client are 0.
-
-    Args:
-        method: The method, built.
-    """
+    """Returns the private input of a unit that counts in a round; noise bits of a client are 0."""
     inputs = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
     return np.full(inputs.shape[2:], inputs.dtype != np.uint32, inputs.dtype)
 
 
 def neighbour(dataset: Dataset, record: int) -> Dataset:
-    """Returns the data set with the content and the label of one record replaced.
-
-    Args:
-        dataset: The data set.
-        record: The record.
-    """
+    """Returns the data set with the content and the label of one record replaced."""
     x, y = np.array(dataset.x_train), np.array(dataset.y_train)
     x[record] = (255 if x.dtype == np.uint8 else 1) - x[record]
     y[record] = (y[record] + 1) % dataset.spec.classes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from dpgen_jax.accountant.journal import read_run
 from dpgen_jax.accountant.ledger import Account, larger_counts
 from dpgen_jax.aggregation import single_releases, teacher_votes
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder import promise
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core import cli, run_folder
@@ -32,24 +33,21 @@ from dpgen_jax.run import checkpoint, monitor, noise_digests, side_releases, und
 
 
 def chained(folder: Folder, findings: Findings) -> bool:
-    """Checks the chain of the ledger; returns whether there is a ledger to go on with.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Checks the chain of the ledger; returns whether there is a ledger to go on with."""
     why = attempt(lambda: folder.book)
     if why:
         begun = books.begun(folder.files.ledger) or folder.files.traces()
-        findings.add("ledger.jsonl, chain of hashes",
-                     Verdict.FAILS if begun else Verdict.UNCHECKED,
-                     why if begun else "the run ended before it charged or drew anything, and has "
-                     f"no ledger yet; {go_on(folder.root)}")
+        check = "ledger.jsonl, chain of hashes"
+        if begun:
+            findings.found(check, False, why)
+        else:
+            findings.unchecked(check, "the run ended before it charged or drew anything, and has "
+                               "no ledger yet", go_on(folder.root))
         return False
     book = folder.book
     torn = ("; a crash tore its last line, which a resume will charge" if book.tail else "")
-    findings.add("ledger.jsonl, chain of hashes", Verdict.HOLDS,
-                 f"{len(book.records)} lines, {book.account.steps} rounds charged{torn}")
+    findings.found("ledger.jsonl, chain of hashes", True,
+                   f"{len(book.records)} lines, {book.account.steps} rounds charged{torn}")
     spent, target = book.account.epsilon(), book.account.target
     cut = bool(book.tail) or any(record["kind"] == "torn" for record in book.records)
     findings.found("ledger.jsonl, epsilon of all charges within its target, or claimed as it is",
@@ -62,12 +60,7 @@ def chained(folder: Folder, findings: Findings) -> bool:
 
 
 def of_this_run(folder: Folder, findings: Findings) -> None:
-    """Compares the ledger's header with config.json.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Compares the ledger's header with config.json."""
     config, header = folder.config, folder.book.records[0]
     budget = config.get("budget", {})
     expected = {"run": config.get("run"), "delta": budget.get("delta"),
@@ -105,12 +98,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
-    """Recomputes every line of the ledger with the mechanism that config.json builds.
-
-    Args:
-        folder: The folder, whose version is this one.
-        findings: Where findings are added.
-    """
+    """Recomputes every line of the ledger with the mechanism that config.json builds."""
     mechanism, replayed, wrong = folder.mechanism, Account(), ""
     reserved: dict[int, Events] = {}
     counted = {"reserve": 0, "settle": 0, "charge": 0}
@@ -146,16 +134,10 @@ def _differs(number: int, does: str, charged: Events, due: Events) -> str:
 
 
 def shortfall(charged: Events, due: Events) -> str:
-    """Names the events that are charged less often than they are due; empty where there are none.
-
-    Args:
-        charged: Pairs (event, count).
-        due: Likewise.
-    """
+    """Names the events that are charged less often than they are due, if any."""
     have = dict(charged)
-    short = [f"{_of(event)} is due {n} times, and charged {have.get(event, 0)} times"
-             for event, n in due if have.get(event, 0) < n]
-    return "; ".join(short)
+    return "; ".join(f"{_of(event)} is due {n} times, and charged {have.get(event, 0)} times"
+                     for event, n in due if have.get(event, 0) < n)
 
 
 def _named(events: Events) -> str:
@@ -169,15 +151,7 @@ def _of(event: Event) -> str:
 
 
 def journalled(folder: Folder, findings: Findings) -> str:
-    """Compares the ledger with this machine's journal.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-
-    Returns:
-        A line where there is nothing to compare with.
-    """
+    """Compares the ledger with this machine's journal; returns a line where it does not know it."""
     run = str(folder.config.get("run"))
     path = journal.place() / "runs" / f"{run}.jsonl"
     if not path.is_file():
@@ -204,12 +178,7 @@ NOTED = "bought under differential privacy"
 
 
 def class_counts(folder: Folder, findings: Findings) -> None:
-    """Compares class_counts.json with the ledger.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Compares class_counts.json with the ledger."""
     path = folder.files.class_counts
     price = folder.config.get("budget", {}).get("class_epsilon", 0.0)
     if not path.exists() and not price:
@@ -230,10 +199,6 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
 
     The cost of an earlier release that judges the run is not compared, as its run may lie
     elsewhere; but a run with such a judge must charge something for it.
-
-    Args:
-        folder: The folder, whose version is this one.
-        findings: Where findings are added.
     """
     check, charged = "what was bought of the data is paid for", _single_charges(folder)
     of_judge = [pair for pair in charged if pair[0].mechanism.startswith(monitor.NAMED_JUDGES)]
@@ -243,7 +208,7 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
             of_judge and folder.config.get("judged_by")),
                        f"{_named_purchase(tuple(of_judge))} charged")
     if why := attempt(lambda: listed(folder)):
-        findings.add(check, Verdict.UNCHECKED, f"{why}; {_named_purchase(charged)} charged")
+        findings.unchecked(check, f"{why}; {_named_purchase(charged)} charged")
         return
     due, paid = dict(listed(folder)), dict(charged)
     wrong = [f"{event.mechanism} is listed {n} times and charged {paid.get(event, 0)} times"
@@ -260,15 +225,10 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
 
 
 def purchases_alone(folder: Folder, findings: Findings) -> None:
-    """Compares purchase.json with the ledger of a run that has made nothing but purchases.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Compares purchase.json with the ledger of a run that has made nothing but purchases."""
     check, book = "what was bought of the data is paid for", folder.book
     if (why := attempt(lambda: undeclared.stored(folder.root))):
-        findings.add(check, Verdict.FAILS, why)
+        findings.found(check, False, why)
         return
     answer = undeclared.stored(folder.root)
     due = merge(side_releases.purchases(answer.bought)) if answer else ()
@@ -280,9 +240,6 @@ def purchases_alone(folder: Folder, findings: Findings) -> None:
 def listed(folder: Folder) -> Events:
     """Returns the purchases that purchase.json and the schema of the run list.
 
-    Args:
-        folder: The folder of a run.
-
     Raises:
         UserError: The schema is not at hand, or one of the two cannot be read.
     """
@@ -293,12 +250,7 @@ def listed(folder: Folder) -> Events:
 
 
 def covered(folder: Folder, findings: Findings) -> None:
-    """Compares the number of records that purchases covered, by the statement, with theirs.
-
-    Args:
-        folder: The folder of a run, whose version is this one.
-        findings: Where findings are added.
-    """
+    """Compares the number of records that purchases covered, by the statement, with theirs."""
     if not folder.released or attempt(lambda: folder.statement) or attempt(lambda: listed(folder)):
         return
     records = max((side_releases.records(rows) for rows in _rows(folder)), default=0)
@@ -352,15 +304,10 @@ MOST_ROWS = 12
 
 
 def against_releases(folder: Folder, findings: Findings) -> None:
-    """Compares the charges with the releases that metrics, votes and checkpoints record.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Compares the charges with the releases that metrics, votes and checkpoints record."""
     files = folder.files
     if (why := attempt(lambda: run_folder.charged(files.metrics))):
-        findings.add("metrics.jsonl", Verdict.FAILS, why)
+        findings.found("metrics.jsonl", False, why)
     else:
         _metrics(folder, findings)
     if folder.mechanism.keeps_votes and (files.votes.exists() or settled(folder.book)):
@@ -374,8 +321,8 @@ def _metrics(folder: Folder, findings: Findings) -> None:
     rows = [_charged(row, 0) for row in run_folder.every(folder.files.metrics)]
     without = settled(folder.book) - max(rows, default=0)
     if without > 0 and not wrong:
-        findings.add(check, Verdict.UNCHECKED, f"of {without} of the rounds that were made it has "
-                     "no row: what they released cannot be told")
+        findings.unchecked(check, f"of {without} of the rounds that were made it has no row: what "
+                           "they released cannot be told")
     elif rows or wrong:
         findings.found(check, not wrong, wrong or looked)
 
@@ -405,20 +352,17 @@ def _checkpoints(folder: Folder, findings: Findings) -> None:
 
 
 def bits_once(folder: Folder, findings: Findings) -> None:
-    """Looks for bits that were used twice, and for rounds that were drawn and not charged.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
+    """Looks for bits that were used twice, and for rounds that were drawn and not charged."""
     path = folder.files.noise_digests
     if not path.exists():
-        if folder.book.account.steps and _draws(folder):
-            findings.add(ONCE, Verdict.UNCHECKED, "private/noise_digests.txt is missing, "
-                         "which had their digests")
+        # A server draws no noise for its clients.
+        draws = not folder.of_server and not isinstance(folder.mechanism.noise, NoNoise)
+        if folder.book.account.steps and draws:
+            findings.unchecked(ONCE, "private/noise_digests.txt is missing, which had their "
+                               "digests")
         return
     if why := attempt(lambda: noise_digests.read(path)):
-        findings.add("private/noise_digests.txt", Verdict.FAILS, why)
+        findings.found("private/noise_digests.txt", False, why)
         return
     rows = noise_digests.read(path)
     charged = folder.later().book.account.steps
@@ -433,8 +377,8 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
     unseen = settled(folder.book) - len({row.number for row in rows})
     if unseen > 0 and not wrong:
-        findings.add(ONCE, Verdict.UNCHECKED, f"{seen}; of {unseen} other rounds that were made "
-                     "there is no digest")
+        findings.unchecked(ONCE, f"{seen}; of {unseen} other rounds that were made there is no "
+                           "digest")
         return
     findings.found(ONCE, not wrong, wrong or seen)
 
@@ -442,12 +386,6 @@ def bits_once(folder: Folder, findings: Findings) -> None:
 def settled(book: Book) -> int:
     """Returns how many rounds were completed, by the ledger; a crash may lose others."""
     return sum(record["steps"] for record in book.records if record["kind"] == "settle")
-
-
-def _draws(folder: Folder) -> bool:
-    """Whether the process of this folder draws noise; a server draws none for its clients."""
-    mechanism = folder.mechanism
-    return not folder.of_server and not isinstance(mechanism.noise, NoNoise)
 
 
 def _steps_at(book: Book, lines: int) -> int:
@@ -484,7 +422,7 @@ def _all_rows(folder: Folder) -> tuple[str, str]:
         ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
     for number, row, said in looked:
         charged = _charged(row, account.steps)
-        known = [_epsilon(spent, account) for spent in spent_at[charged]]
+        known = [_epsilon(spent, account.header["delta"]) for spent in spent_at[charged]]
         if not any(math.isclose(said, value, rel_tol=1e-9) for value in known):
             return (f"line {number} says epsilon {said:.6g} for {charged} rounds; "
                     f"the ledger's is {known[-1]:.6g}"), ""
@@ -503,15 +441,7 @@ def quick(events: Events) -> bool:
                           | kinds.NonPrivateEvent) for event, _ in events)
 
 
-_known: dict[tuple[Events, float], float] = {}
-
-
-def _epsilon(spent: Events, account: Account) -> float:
-    """The epsilon of events at the ledger's delta, computed once."""
-    key = (spent, account.header["delta"])
-    if key not in _known:
-        _known[key] = composition.epsilon_of(*key)
-    return _known[key]
+_epsilon = functools.cache(composition.epsilon_of)
 
 
 def _votes(folder: Folder, findings: Findings) -> None:
@@ -520,8 +450,8 @@ def _votes(folder: Folder, findings: Findings) -> None:
     check = "private/votes.i4 knows of no answer that is not charged"
     kept = kept_votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
     if kept < settled(folder.book):
-        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and "
-                     f"{settled(folder.book)} were made: what they answered cannot be told")
+        findings.unchecked(check, f"it holds votes of {kept} rounds, and {settled(folder.book)} "
+                           "were made: what they answered cannot be told")
         return
     account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, common, fakes, steps
+from benchmarks import aggregation, common, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits
@@ -48,13 +48,13 @@ def test_fewer_records_than_the_batch_cost_less():
 
 def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     out = tmp_path / "steps.json"
-    assert steps.main([*TOY, "--json", "--out", str(out)]) == 0
+    assert steps.main([*TOY, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
-    assert json.loads(capsys.readouterr().out) == record
+    assert capsys.readouterr().out == f"{out}\n"
     assert set(record) == {"benchmark", "command", "machine", "versions", "git", "seeds", "date",
                            "results"}
     assert record["benchmark"] == "steps" and record["seeds"] == [0]
-    assert record["command"] == " ".join(["python -m benchmarks.steps", *TOY, "--json"])
+    assert record["command"] == " ".join(["python -m benchmarks.steps", *TOY])
     case, = record["results"]["cases"]
     assert len(case["seconds_per_step"]["all"]) == 3
     assert case["compilations"] == 1
@@ -63,7 +63,6 @@ def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     assert 0 < case["state_bytes"] < case["peak_resident_bytes"]
     for share in ("fraction_of_matmul_rate", "aggregation_share", "generator_share"):
         assert case[share] > 0
-    assert "glyphs" in steps.table(record)
 
 
 def test_the_plain_loop_computes_what_the_library_computes():
@@ -82,16 +81,12 @@ def test_a_record_can_be_written_to_a_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_configuration_that_fails_says_why_and_is_left_out(capsys):
-    args = steps.parse([*TOY[:-4], "--beside", "0"])
+def test_a_configuration_that_fails_says_why_and_is_left_out():
+    args, _ = steps.parse([*TOY[:-4], "--beside", "0"])
     case = steps.plan(args)[0][0] | {"devices": 3}
     failed = common.apart(steps.MODULE, case, {"JAX_NUM_CPU_DEVICES": "1"})
     assert failed == {"error": "3 devices were asked for, 1 are there"}
-    failed = case | failed
-    assert steps.linearity([failed]) == []
-    record = common.record("steps", [], [0], {"cases": [failed], "linearity": [],
-                                              "side_by_side": []})
-    assert "failed: step, glyphs, 2 teachers" in steps.table(record)
+    assert steps.linearity([case | failed]) == []
 
 
 def test_linearity_compares_numbers_of_teachers_of_one_layout():
@@ -159,7 +154,7 @@ def test_each_teacher_votes_for_the_bin_of_algorithm_2():
 
 
 @pytest.mark.slow
-def test_aggregation_writes_and_prints_a_record(tmp_path, capsys, monkeypatch):
+def test_aggregation_writes_a_record(tmp_path, monkeypatch):
     monkeypatch.setattr(aggregation, "whole_step", lambda preset, n, seed: SimpleNamespace(
         step=lambda: sum(range(10_000 * n))))  # two published networks take long to compile
     arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk",
@@ -174,24 +169,15 @@ def test_aggregation_writes_and_prints_a_record(tmp_path, capsys, monkeypatch):
     for clock in ("wall", "processor"):
         assert all(len(t["all"]) == 3 for t in results[clock]["seconds"].values())
         assert set(results[clock]["ratio"]) == {"chunk 1"}
-    assert "20 teachers x 15 samples x 10 projections x 10 bins" in capsys.readouterr().out
+    assert [results[name] for name in ("teachers", "samples", "projections", "bins")] == [
+        20, 15, 10, 10]
 
 
 def test_a_share_is_of_the_step_on_the_line_through_two():
-    args = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
+    args, _ = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
     seconds = {"numpy": 6.0, "chunk 1": 3.0, "chunk 16": 2.0, "step of 10": 7.0, "step of 20": 9.0}
     found = aggregation.conclude({n: {"median": s} for n, s in seconds.items()}, 1, args)
     assert found["step_seconds_per_teacher"] == pytest.approx(0.2)
     assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
     assert found["share"] == pytest.approx(3 / 85)
     assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
-
-
-def test_drawing_fakes_anew_takes_fewer_operations_where_few_critics_answer():
-    """And more where many do, by as much as the record and the page say."""
-    measured = fakes.measure(SimpleNamespace(answering=[1, 143]))
-    recorded = json.loads((common.RESULTS / "fakes.json").read_text())["results"]
-    assert measured["ratio"] == pytest.approx(recorded["ratio"], rel=0.1)
-    assert measured["ratio"]["1"] < 1 < measured["ratio"]["143"]
-    page = (common.RESULTS.parents[1] / "docs/explanation/decisions.md").read_text()
-    assert all(f"{ratio:.2g} times" in page for ratio in recorded["ratio"].values())

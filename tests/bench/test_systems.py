@@ -1,21 +1,25 @@
 """The benchmark of all systems, without its trainings."""
 
+
 import dataclasses
 import itertools
 import json
 from types import SimpleNamespace
 
+import matplotlib.image
 import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems
+from benchmarks import embedded, systems, systems_curves
+from benchmarks.systems import half_width
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.evaluation import scores
 
 pytestmark = pytest.mark.long
+
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 
@@ -164,26 +168,17 @@ def test_zero_out_takes_no_other_run(tmp_path, monkeypatch):
     assert "is of replace-one neighbours; take another --out" in found["error"]
 
 
-def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_path, monkeypatch):
+def test_a_row_that_fails_says_why(tmp_path, monkeypatch):
     def fails(*words):
         raise UserError("out of luck")
 
     monkeypatch.setattr(systems.common, "command", fails)
     args = parsed(tmp_path)
-    assert systems.row(parsed(tmp_path, "--collect"), "dpgan", "mnist", 10.0) is None
     failed = systems.row(args, "dpgan", "mnist", 10.0)
     assert failed["error"] == "out of luck"
     assert "| `dpgan` | failed |" in systems.table([failed])
-
-
-def test_a_method_without_a_preset_for_the_data_is_a_row_that_says_so(tmp_path, monkeypatch):
-    """And others are still run; what only collects writes no data and draws nothing of nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(systems.common, "RESULTS", tmp_path / "results")
-    systems.main(["--methods", "gpate", "mixture", "--dataset", "scenes-2", "--collect", "--draw"])
-    assert sorted(path.name for path in (tmp_path / "results" / "systems").iterdir()) == [
-        "gpate-scenes-2-eps1.json", "gpate-scenes-2-eps10.json"]
-    assert not (tmp_path / "runs" / "scenes-2").exists()
+    unknown = systems.row(args, "gpate", "scenes-2", 10.0)  # for which there is no preset
+    assert unknown["preset"] is None and unknown["error"]
 
 
 def done(method, epsilon, mean, seconds=10.0):
@@ -240,16 +235,13 @@ def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
         commands.append(words)
         raise UserError("out of luck")
 
-    monkeypatch.setattr(embedded, "command", fails)
+    monkeypatch.setattr(embedded.common, "command", fails)
     out = tmp_path / "results.json"
     embedded.main(["--methods", "dpgan", "dcgan", "--out", str(out)])
     assert commands[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
     assert "--epsilon=10" not in commands[1]  # which has none
     rows = read_json(out)["results"]["rows"]
     assert [row["error"] for row in rows] == ["out of luck"] * 2
-    row = {"method": "dpgan", "seconds": 71.6, "accuracy": 0.5}
-    assert embedded.table([row, rows[1]]).splitlines()[2:] == [
-        "| `dpgan` | 72 | 0.500 |", "| `dcgan` | failed | out of luck |"]
 
 
 def test_the_accuracy_of_a_classifier_is_its_own():
@@ -287,3 +279,87 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
         commands.clear()
         systems.evaluated(parsed(tmp_path, "--metrics", "gen2real", *more), tmp_path / "run", words)
         assert len(commands) == again
+
+
+def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
+    args = parsed(tmp_path, "--data", "cifar", "--short")
+    found = systems.row(args, "dpgan", "cifar", 10.0)
+    assert {"--steps=150", "--sigma=None"} <= set(commands[0]) and found["preset_steps"] == 6000
+
+
+def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
+    systems.row(parsed(tmp_path, "--short"), "dpac", "fashion", 10.0)
+    assert {"--steps=30", "--t-c=6"} <= set(commands[0])
+
+
+@pytest.mark.parametrize("words, steps", [((), None), (("--short",), 1000)])
+def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
+    commands = []
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
+    found = systems.row(parsed(tmp_path, *words), "dpcgan", "mnist", 1.0)
+    assert "cannot read" in found["error"]  # nothing was trained
+    assert commands[0][:2] == ("dpgen_jax.train", "dpcgan") and "--epsilon=1.0" in commands[0]
+    assert [w for w in commands[0] if str(w).startswith(("--steps", "--sigma"))] == (
+        [f"--steps={steps}", "--sigma=None"] if steps else [])
+
+
+@pytest.mark.parametrize("asked, made, short", [
+    (16, 16, False), (16, 3, False), (2, 2, True)])
+def test_a_row_is_short_where_fewer_steps_were_asked_for(tmp_path, monkeypatch, asked, made, short):
+    """And not where the budget allowed no more: its command would else be another one."""
+    files = {"config.json": {"config": {"steps": asked}},
+             "release/privacy.json": {"unit": "record", "relation": "replace-one", "steps": made,
+                                      "epsilon": 1.0, "noise_source": "os"}}
+    monkeypatch.setattr(systems, "evaluated", lambda *_: {"setting": "fast", "gen2real": {},
+                                                          "fidelity": {}})
+    monkeypatch.setattr(systems.run_folder, "read", lambda path: [])
+    monkeypatch.setattr(systems.common, "training_seconds", lambda rows: 1.0)
+    for name, content in files.items():
+        path = tmp_path / "prototypes-votes-mnist-eps1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    args = parsed(tmp_path)
+    found = systems.row(args, "prototypes-votes", "mnist", 1.0)
+    assert found["preset_steps"] == 16 and found["short"] == short
+    assert ("--short" in systems.row_words(args, found)) == short
+
+
+def row(method, epsilon, score, data="mnist", **more):
+    return {"method": method, "dataset": data, "epsilon": epsilon, "steps": 5, "preset_steps": 5,
+            "gen2real": {"cnn": {"accuracy": score}}} | more
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    each = [row("mixture", e, {"mean": m, "values": [m - .01, m, m + .01]}, repeats=3)
+            for e, m in ((10.0, .9), (1.0, .8), (0.2, .5))]
+    each += [row("dpgan", e, {"mean": .7, "values": [.7]}, steps=3) for e in (0.2, 1.0, 3.0)]
+    each += [row("dpmerf", e, {"mean": .6, "values": [.6]}) for e in (1.0, 10.0)]
+    each.append(row("mixture", "inf", {"mean": .99, "values": [.99]}))
+    monkeypatch.setattr(systems_curves, "system_rows", lambda: each)
+
+
+def test_a_curve_has_more_than_two_budgets_and_each_its_interval(rows):
+    found = systems_curves.curves("mnist")
+    assert found.keys() == {"mixture", "dpgan"} and found["mixture"].keys() == {0.2, 1.0, 10.0}
+    assert found["mixture"][1.0]["half"] == half_width([.79, .8, .81])
+    assert found["dpgan"][3.0] == {"mean": .7, "fewer": True, "half": 0.0}
+    assert systems_curves.curves("fashion") == {}
+
+
+def test_the_table_marks_what_is_missing_and_fewer_steps(rows):
+    head, _, mixture, dpgan = systems_curves.curves_table().splitlines()
+    assert head == "| data | system | epsilon 0.2 | epsilon 1 | epsilon 3 | epsilon 10 |"
+    assert mixture == ("| MNIST | `mixture` | 0.500 ± 0.025 | 0.800 ± 0.025 |  | 0.900 ± 0.025 |")
+    assert dpgan == "| MNIST | `dpgan` | 0.700\\* | 0.700\\* | 0.700\\* |  |"
+
+
+def test_the_picture_has_curves(rows, tmp_path):
+    image = matplotlib.image.imread(systems_curves.draw(tmp_path / "curves.png"))
+    left, right = image[:, :image.shape[1] // 2], image[:, image.shape[1] // 2:]
+    coloured = [(abs(half[..., 0] - half[..., 2]) > 0.3).sum() for half in (left, right)]
+    assert coloured[0] > 500 and coloured[1] == 0
