@@ -209,14 +209,17 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
       classifiers: The classifiers; by default the networks of the papers alone.
     """
     from dpgen_jax.evaluation import utility
+    from dpgen_jax.evaluation.assessment import Assessment
+    from dpgen_jax.evaluation.results import Real, Synthetic
 
     setting = utility.SETTINGS[name]
     setting = dataclasses.replace(
         setting, n_samples=samples or setting.n_samples, seeds=seeds, tasks=tuple(tasks),
         classifiers=tuple(classifiers), optional=())
-    return utility.utility(
-        lambda n, seed: release.sample(n, seed=seed), (dataset.x_test, dataset.y_test),
-        (dataset.x_train, dataset.y_train), setting)
+    part = utility.utility(
+        Real(dataset.spec, (dataset.x_test, dataset.y_test), (dataset.x_train, dataset.y_train)),
+        Synthetic(lambda n, seed: release.sample(n, seed=seed)), setting)
+    return Assessment.of([part], {"seconds": part.seconds}).json()
 
 
 def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:

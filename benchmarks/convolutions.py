@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.nets import convolution
 from dpgen_jax.nets.convolution import Convolution
 
@@ -130,4 +130,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.run_folder import read_json
 
 
@@ -44,4 +44,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

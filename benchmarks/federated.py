@@ -33,19 +33,21 @@ from flax.serialization import msgpack_restore, msgpack_serialize, to_state_dict
 from matplotlib.figure import Figure
 
 from benchmarks import common, training
+from benchmarks.client_likeness import by_client
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import ideal_noise
 from dpgen_jax.accountant.ledger import account, read
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, digest, to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data import clients, without_empty_slots
 from dpgen_jax.data.clients import Classifier, Range
-from dpgen_jax.evaluation import fidelity, inception
-from dpgen_jax.evaluation.fidelity import by_client
+from dpgen_jax.evaluation import fidelity, pretrained
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.results import Real
 from dpgen_jax.run import lifecycle, planning
 
 # The two federations of the debugging task: clients believed to be sound, and suspect ones.
@@ -176,7 +178,7 @@ def _bought(dataset: data.Dataset, options: Options
     """Train Fed-Avg GAN over all clients; also return the events that this costs."""
     config = presets.get("fedavg_gan", options.preset)[1].config
     everyone, config = planning.federated(dataset, config)
-    release = trained(lifecycle.Request(
+    release = trained(lifecycle.Resolved(
         "fedavg_gan", options.preset, config, Budget(options.epsilon, options.delta),
         out=options.reader), everyone)
     spent = account(read(RunFolder(options.reader).ledger)).spent()
@@ -198,7 +200,7 @@ def trained_once(path: Path, train: Callable[[], fidelity.Judge]) -> fidelity.Ju
     return fidelity.Judge(**msgpack_restore(path.read_bytes()))
 
 
-def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def trained(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     if training.is_finished(request.out):
         return lifecycle.load(request.out)
     with training.unfinished(request.out):
@@ -290,7 +292,7 @@ def delta(dataset: data.Dataset) -> float:
 
 
 def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: Path
-            ) -> tuple[lifecycle.Request, data.Dataset]:
+            ) -> tuple[lifecycle.Resolved, data.Dataset]:
     """Return what is asked for, in a folder whose name changes with it, and the data set."""
     changed = {"steps": args.steps, "sigma": case.noise}
     config = dataclasses.replace(presets.get(case.method, case.preset)[1].config, **{
@@ -300,7 +302,7 @@ def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: P
     known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
         entry.what for entry in part.uncovered]])[:10]
     name = f"{case.method}-{case.federation}-{known}"
-    return lifecycle.Request(case.method, case.preset, config, budget, out=root / name), part
+    return lifecycle.Resolved(case.method, case.preset, config, budget, out=root / name), part
 
 
 def bytes_of_a_step(method: str, config: Any, spec: Any) -> dict[str, int]:
@@ -341,8 +343,8 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
     """Measure a release."""
     features = None
     if args.inception is not None:
-        weights = inception.load(args.inception)
-        features = lambda x: inception.features(weights, x)  # noqa: E731
+        weights = pretrained.INCEPTION.load(args.inception)
+        features = lambda x: pretrained.INCEPTION.features(weights, x)  # noqa: E731
     real, part = without_empty_slots(dataset), without_empty_slots(federation.dataset)
     row = dataclasses.asdict(case) | {
         "clients": federation.clients, "inverted_clients": federation.faulty,
@@ -350,9 +352,10 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
         "bytes_of_a_step": bytes_of_a_step(case.method, release.config, release.spec),
         "cost": cost(case.method, release.config, release.spec, 1 / release.config.n_clients),
         "privacy": release.privacy,
-        **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
-                            (real.x_train, real.y_train), cnn,
-                            features and fidelity.Inception(features))}
+        "fidelity": Assessment.of([fidelity.fidelity(
+            [samples], Real(real.spec, (dataset.x_test, dataset.y_test),
+                            (real.x_train, real.y_train)),
+            cnn, features and fidelity.Inception(features))], {}).json()["fidelity"]}
     row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn, features)
     row.pop("not_covered_by_epsilon")
     if case.federation == "sound":
@@ -399,10 +402,10 @@ def run(args: argparse.Namespace, root: Path) -> Path:
 
 def main(argv: list[str]) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     with tempfile.TemporaryDirectory() as scratch:
         print(run(args, args.out or Path(scratch)))
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

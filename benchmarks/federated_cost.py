@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import common
 from benchmarks.federated import bytes_of_a_step, cost
 from dpgen_jax import presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.types import ImageSpec
 
 AVERAGE = {"clients_per_round": 10, "steps": 1000}
@@ -53,4 +53,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -31,14 +31,16 @@ import numpy as np
 from benchmarks import common, training
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant.events import add_up
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, Evaluation, Runtime, State, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.evaluation import assess, utility
-from dpgen_jax.evaluation.scores import over_runs, summary
-from dpgen_jax.run import costs, fitting, lifecycle
+from dpgen_jax.evaluation.assessment import over_runs
+from dpgen_jax.evaluation.results import TASKS, summary
+from dpgen_jax.run import costs, lifecycle, resolve
 
 # How releases of images are evaluated in benchmarks: part by part, each kept in a file.
 
@@ -54,7 +56,7 @@ class Protocol:
     classifiers: tuple[str, ...] = ("cnn", "mlp")
     seeds: int = 3
     samples: int | None = None
-    tasks: tuple[str, ...] = utility.TASKS
+    tasks: tuple[str, ...] = TASKS
 
     def name(self, part: str) -> str:
         """Return the name of the file that a part of the evaluation is kept in."""
@@ -134,7 +136,7 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
     return outcome
 
 
-def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def train(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     """Train, or go on with a run that exists, or load one that is finished; return the release.
 
     Checkpoints of a finished run are not kept: one of thousands of teachers takes many gigabytes.
@@ -208,7 +210,7 @@ def write(name: str, flags: Sequence[str], stem: str, outcome: Mapping[str, Any]
                         common.RESULTS / f"{stem}.json")
 
 
-def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, protocol: Protocol
+def measured(request: lifecycle.Resolved, dataset: data.Dataset, repeats: int, protocol: Protocol
              ) -> dict[str, Any]:
     """Train once or several times on the same records, and evaluate each release.
 
@@ -265,11 +267,11 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
-    dataset = fitting.load_preset_data(name, preset, args.dataset)
-    request = lifecycle.Request(
+    dataset = resolve.load_preset_data(name, preset, args.dataset)
+    request = lifecycle.Resolved(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
         Runtime(devices=args.devices, moments=args.moments, state=args.state,
                 checkpoint_minutes=20, keep_checkpoints=1), args.out,
@@ -282,4 +284,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -17,7 +17,8 @@ import numpy as np
 from dpgen_jax import methods
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.noise import SeededBits
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.errors import UserError, one_line
 from dpgen_jax.core.run_folder import RunFolder, read_json
@@ -97,11 +98,11 @@ def case_budget(case: str) -> Budget:
 
 def case_request(
     case: str, root: Path, resume: bool, sigma: float, save_always: bool
-) -> lifecycle.Request:
+) -> lifecycle.Resolved:
     """A run; save_always: a checkpoint after each step, else only at the end."""
     runtime = Runtime(devices=1, chunk=2, steps_per_call=1,
                       checkpoint_minutes=0.0 if save_always else 60.0)
-    return lifecycle.Request(
+    return lifecycle.Resolved(
         CASES[case][0], "glyphs", case_config(case, sigma, STEPS), case_budget(case),
         runtime, root, resume)
 
@@ -296,7 +297,7 @@ def child(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    cli.use_all_cores()
+    terminal.use_all_cores()
     for line in sys.stdin:
         pid = os.fork()
         if not pid:

@@ -38,7 +38,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import common
 from dpgen_jax import data, methods, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Runtime, digest, to_json
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Records, UserError
 from dpgen_jax.methods import gswgan
@@ -323,7 +323,7 @@ def study(args: argparse.Namespace, dataset: data.Dataset, name: str, clipped: b
 
 def main(argv: list[str]) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     dataset, variants = data.load(args.dataset), dict[str, Any]()
     known = args.script.earlier(args.stem).get("variants", {})
 
@@ -360,4 +360,4 @@ def checkpoint(out: Path, title: str, settings: dict[str, Any]) -> Path:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

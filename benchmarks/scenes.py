@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.errors import UserError
 
 SIDE = 64
@@ -98,4 +98,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import common
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 
 SIDE, DIGITS, LETTERS = 28, 10, 26
 LABELS = DIGITS + 2 * LETTERS
@@ -110,4 +110,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -33,12 +33,13 @@ from scipy import stats
 
 from benchmarks import common, scenes, training
 from dpgen_jax import methods, presets
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import ImageSpec
-from dpgen_jax.evaluation.scores import over_runs
+from dpgen_jax.evaluation.assessment import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
@@ -436,4 +437,4 @@ def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -24,12 +24,12 @@ from typing import Any
 
 from benchmarks import common
 from dpgen_jax import data, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema
-from dpgen_jax.evaluation import tables
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import assess
+from dpgen_jax.evaluation.results import Real, Synthetic, summary
 from dpgen_jax.run import lifecycle
 
 
@@ -76,7 +76,7 @@ def train(args: argparse.Namespace, dataset: data.Dataset) -> tuple[lifecycle.Re
     name, preset = presets.get(args.method, args.preset)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        release = lifecycle.run(lifecycle.Request(
+        release = lifecycle.run(lifecycle.Resolved(
             args.method, name, preset.config,
             Budget(preset.epsilon, args.delta or preset.delta, preset.class_epsilon),
             Runtime(), Path(folder) / "run"), dataset, lambda line: print(line, flush=True))
@@ -87,10 +87,10 @@ def evaluate(args: argparse.Namespace, dataset: data.Dataset, release: lifecycle
              ) -> dict[str, Any]:
     """Measure what `evaluate` measures, with one seed; real on real in the first run only."""
     tasks: tuple[Metric, ...] = ("gen2real", "real2real") if run == 0 else ("gen2real",)
-    return tables.utility(
-        lambda n, seed: release.encoded(n, seed=seed), (dataset.x_test, dataset.y_test),
-        (dataset.x_train, dataset.y_train), dataset.spec,
-        Evaluation((*tasks, "fidelity"), samples=args.samples, seeds=1))
+    return assess.measured(
+        Real(dataset.spec, (dataset.x_test, dataset.y_test), (dataset.x_train, dataset.y_train)),
+        Synthetic(lambda n, seed: release.encoded(n, seed=seed)),
+        Evaluation((*tasks, "fidelity"), samples=args.samples, seeds=1)).json()
 
 
 def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> None:
     args = arguments(argv)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     dataset, script = loaded(args), args.script
     method = "" if args.method == "gpate" else f"{args.method}-"
     stem = f"tables-{dataset.name}-{method}{args.preset}"
@@ -131,4 +131,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

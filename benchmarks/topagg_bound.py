@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from benchmarks import common, training
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.topagg import TopAggMechanism
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import UserError
@@ -156,4 +156,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -56,7 +56,7 @@ def finish(run: Path, method: str, *words: Any) -> Path:
     return run
 
 
-def run(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+def run(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Release:
     """Train in this process, or go on with a run that was begun.
 
     Raises:

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks import common
 from dpgen_jax import data
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.data import parts
 from dpgen_jax.data.base import Dataset
 
@@ -46,4 +46,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

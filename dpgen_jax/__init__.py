@@ -1,7 +1,7 @@
 """Generators of synthetic images and tables under differential privacy, in JAX.
 
 import dpgen_jax as dg
-release = dg.fit("datalens", x, y, classes=10, epsilon=1.0, delta=1e-5)
+release = dg.fit(x, y=y, classes=10, epsilon=1.0, delta=1e-5)
 x_syn, y_syn = release.sample(1000)
 
 `dg.methods()` lists the methods, `dg.presets(METHOD)` the settings of one.
@@ -13,13 +13,15 @@ from types import FunctionType
 from dpgen_jax.version import __version__
 
 _HOME = {
-    "fit": "run.fitting", "repeat": "run.fitting", "load": "release.bundle",
-    "Release": "release.bundle", "assess": "evaluation.assess", "over_runs": "evaluation.scores",
+    "fit": "run.fitting", "resume": "run.fitting", "repeat": "run.fitting",
+    "load": "release.bundle", "Release": "release.bundle",
+    "assess": "evaluation.assess", "over_runs": "evaluation.assessment",
+    "Assessment": "evaluation.assessment", "Finding": "evaluation.results",
     "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
     "Private": "core.types", "Dataset": "data", "draft_schema": "data.table.frames",
-    "methods": "", "presets": "", "account": "", "audit": "",
+    "methods": "", "presets": "", "account": "", "audit": "", "evaluate": "",
 }
 __all__ = ["__version__", *_HOME]
 

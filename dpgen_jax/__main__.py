@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.methods import about
 from dpgen_jax.version import __version__
@@ -67,7 +67,7 @@ def command(argv: list[str]) -> int | None:
 
 def main() -> None:
     """Runs the console script `dpgen`."""
-    cli.main(command)
+    terminal.main(command)
 
 
 if __name__ == "__main__":

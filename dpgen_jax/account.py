@@ -20,10 +20,10 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 
 from dpgen_jax import methods, presets
-from dpgen_jax.core import cli
-from dpgen_jax.core.cli import print_record
+from dpgen_jax.cli import first_word, parser, terminal
+from dpgen_jax.cli.terminal import print_record
 from dpgen_jax.core.errors import UserError, worded
-from dpgen_jax.run import costs, flags
+from dpgen_jax.run import costs
 
 Config = TypeVar("Config")
 
@@ -69,8 +69,8 @@ def command(argv: list[str]) -> None:
         UserError: Bad arguments, or a run that cannot be read.
         BudgetExceeded: A budget that allows no step.
     """
-    name, rest = cli.split_method(argv, "datalens")
-    root = flags.folder_of_first_word(name)
+    name, rest = parser.split_method(argv, "datalens")
+    root = first_word.folder_of(name)
     if root is None:
         _print_configuration(name, rest)
     else:
@@ -80,8 +80,8 @@ def command(argv: list[str]) -> None:
 def _print_configuration(method: str, argv: list[str]) -> None:
     flags: Any = OfMethod  # of which configuration is known at run time alone
     module = methods.get(method)
-    name, preset = presets.get(method, cli.peek(argv, "--preset"))
-    args = cli.parse(
+    name, preset = presets.get(method, parser.peek(argv, "--preset"))
+    args = parser.parse(
         flags[module.Config], argv, f"python -m dpgen_jax.account {method}",
         "What a configuration costs: proven for the code that runs, and as the paper counted it. "
         f"Reads no data. Presets: {', '.join(presets.all_of(method))}.",
@@ -96,7 +96,7 @@ def _print_configuration(method: str, argv: list[str]) -> None:
 
 
 def _print_run(root: Path, argv: list[str]) -> None:
-    args = cli.parse(OfRun, argv, "python -m dpgen_jax.account RUN",
+    args = parser.parse(OfRun, argv, "python -m dpgen_jax.account RUN",
                      "What a run has spent, from its ledger; at most one of --cross-check, "
                      "--data-dependent.")
     if args.cross_check + args.data_dependent + args.sanitise > 1:
@@ -113,7 +113,7 @@ def _print_run(root: Path, argv: list[str]) -> None:
         if not args.json:
             record.pop("by round", None)  # hundreds of numbers; the last ones are in words
     elif args.sanitise:
-        cli.renamed(f"account {root} --sanitise", f"publish {root}")
+        terminal.renamed(f"account {root} --sanitise", f"publish {root}")
         record = costs.publish(root)
     else:
         record = costs.of_run(root).record()
@@ -134,4 +134,4 @@ class _Account(ModuleType):
 sys.modules[__name__].__class__ = _Account
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

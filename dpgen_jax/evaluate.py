@@ -8,21 +8,27 @@ It writes metrics.json and report.html.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from dpgen_jax import compare
-from dpgen_jax.core import cli, storage
+from dpgen_jax.cli import old_runs, parser, terminal
+from dpgen_jax.core import storage
 from dpgen_jax.core.config import DataOptions, Evaluation
-from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.files import Json
+from dpgen_jax.core.errors import UserError, worded
+from dpgen_jax.core.request import Request
+from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
+    from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.release.bundle import Release
 
 DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
@@ -38,8 +44,8 @@ class Evaluate:
 
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
-    evaluation: Annotated[Evaluation, cli.FLAT]
-    data: Annotated[DataOptions, cli.FLAT]
+    evaluation: Annotated[Evaluation, parser.FLAT]
+    data: Annotated[DataOptions, parser.FLAT]
     dataset: str | None = None
     """the data set that was trained on, whose held-out part is tested on; a run knows its own"""
     out: Path | None = None
@@ -49,19 +55,18 @@ class Evaluate:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    if cli.peek(argv, "--compare") is not None:
-        cli.renamed("evaluate --compare", "compare")
-        return compare.command(cli.without_flag(argv, "--compare"))
-    args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
+    if parser.peek(argv, "--compare") is not None:
+        terminal.renamed("evaluate --compare", "compare")
+        return compare.command(parser.without_flag(argv, "--compare"))
+    args = parser.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
     if address := storage.url(args.source):
         raise UserError(f"{address}: an evaluation is written beside the release that it is of; "
                         "copy the folder to this machine first")
     if args.out:
         storage.require_local(args.out)
     if args.dataset is None:
-        args = cli.parse(Evaluate, _with_data_set(args.source, argv),
-                         "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess
+        args = with_data_set(args)
+    from dpgen_jax.evaluation import assess, assessment
     from dpgen_jax.release import bundle, contents
 
     release = bundle.load(args.source)
@@ -75,35 +80,52 @@ def command(argv: list[str]) -> None:
     if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
         dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
-    results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    found = assess.evaluate(release, dataset, settings=args.evaluation,
+                            log=lambda line: print(line, flush=True))
+    report = assess.write(found, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
-        print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
+        print(f"accuracy on {found.facts['n_test']:,} held-out records: "
+              f"{found.facts['accuracy']:.4f}\n"
               f"{report}\nnumbers from real records are not covered by epsilon")
         return
-    show(results)
-    print(f"{out / 'metrics.json'} ({results['seeds']} seeds, {time.monotonic() - started:.0f} s)"
-          f"\n{report}\n{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
+    for line in assessment.terminal_lines(found):
+        print(line)
+    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, "
+          f"{time.monotonic() - started:.0f} s)\n{report}\n"
+          f"{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
           "numbers from real records are not covered by epsilon")
 
 
-def _with_data_set(source: Path, argv: list[str]) -> list[str]:
-    """The arguments with the data set that a run was trained on, and the options that it had."""
-    from dpgen_jax.release import bundle
-    from dpgen_jax.run import flags
+def with_data_set(args: Evaluate) -> Evaluate:
+    """Returns the flags with the data set that the run was trained on, and how it was read.
 
-    options = [field.name for field in dataclasses.fields(DataOptions)]
-    words = flags.data_words(source, options) if (source / "release").is_dir() else None
-    words = words or []
-    named = cli.peek(words, "--dataset") is not None
-    if not named and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
-        words, named = [*words, f"--dataset={name}"], True  # `train` alone takes one by itself
-    if not named:
-        bundle.load(source)  # what is no run or release is called so
-        raise UserError(f"{source} does not say which data set it was trained on; name it with "
+    Args:
+        args: The flags, which name no data set.
+
+    Raises:
+        UserError: The run does not say.
+    """
+    from dpgen_jax.release import bundle
+    from dpgen_jax.run import undeclared
+
+    run = args.source
+    known = Request()
+    config = RunFolder(run).config
+    if (run / "release").is_dir() and config.is_file() and (
+            {"request", "typed"} & read_json(config).keys()):
+        known = old_runs.request_of(run)
+    source = known.source or next(
+        (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
+    if source is None:
+        bundle.load(run)  # what is no run or release is called so
+        raise UserError(f"{run} does not say which data set it was trained on; name it with "
                         "--dataset")
-    return flags.merged_words(words, argv)
+    before = Request(data=undeclared.with_answer(known.data, run)).options()
+    options = dataclasses.replace(args.data, **{
+        name: value for name, value in vars(before).items()
+        if getattr(args.data, name) in (None, False)})
+    return dataclasses.replace(args, dataset=source, data=options)
 
 
 def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
@@ -113,7 +135,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
-    from dpgen_jax.run import flags
+    from dpgen_jax.run import reading
 
     place = args.dataset or ""
     options, kind = args.data, place.partition(":")[0]
@@ -121,7 +143,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
         known = {"kind": kind, "unit": release.privacy.get("unit_column"),
                  "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
-    options = flags.as_read(options, known, kind)
+    options = reading.as_read(options, known, kind)
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
             and isinstance(release.spec, ImageSpec)):
@@ -150,17 +172,20 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
-def show(results: Json) -> None:
-    """Prints results.
+class _Command(ModuleType):
+    """The module, which is also the function `dpgen_jax.evaluate`."""
 
-    Args:
-        results: The content of metrics.json.
-    """
-    from dpgen_jax.evaluation.report import verdict
+    def __call__(self, release: Release | str | Path, real: Dataset, *,
+                 settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
+                 ) -> Assessment:
+        """Measure a release on real records; see `evaluation.assess.evaluate`."""
+        from dpgen_jax.evaluation import assess
 
-    for line in verdict.terminal_lines(results):
-        print(line)
+        with worded(on_command_line=False):
+            return assess.evaluate(release, real, settings=settings, log=log)
 
+
+sys.modules[__name__].__class__ = _Command
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

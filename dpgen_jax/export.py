@@ -13,7 +13,8 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli, storage
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.core import storage
 from dpgen_jax.core.errors import UserError
 
 
@@ -29,7 +30,7 @@ class Export:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    args = cli.parse(Export, argv, "python -m dpgen_jax.export",
+    args = parser.parse(Export, argv, "python -m dpgen_jax.export",
                      "Writes a folder that draws the records of a release with NumPy alone, and "
                      "compares it with the release first; costs no privacy.")
     from dpgen_jax.release import bundle, guarantee, without_jax
@@ -45,4 +46,4 @@ def command(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

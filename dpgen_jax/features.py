@@ -5,7 +5,7 @@
 
 Features are a function of their own image alone and are clipped to a public bound, so that a
 guarantee on them is one on the images. The weights must be public: none of these records may have
-been used to train them. How to get them: `evaluation.resnet18`, `evaluation.inception`.
+been used to train them. How to get them: `evaluation.pretrained`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
-from dpgen_jax.core import cli, files
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.core import files
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
+
+if TYPE_CHECKING:
+    from dpgen_jax.evaluation.pretrained import Network
 
 DESCRIPTION = ("Turns images into features by a network whose public weights you have. They are a "
                "data set that every method for tables trains on.")
@@ -43,12 +46,12 @@ class Flags:
     """resnet18: torchvision's, 512 features; inception: pytorch-fid's Inception-v3, 2,048"""
     bound: float = 4.0
     """features are clipped to [0, bound]; choose it by public images, never by these"""
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+    data: Annotated[DataOptions, parser.FLAT] = DataOptions()
 
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    run(cli.parse(Flags, argv, "python -m dpgen_jax.features", DESCRIPTION))
+    run(parser.parse(Flags, argv, "python -m dpgen_jax.features", DESCRIPTION))
 
 
 def run(flags: Flags, log: Callable[[str], None] = print) -> None:
@@ -82,7 +85,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
         notices.private(line)
 
     def encoded(x: np.ndarray) -> np.ndarray:
-        files.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.FEATURES)
+        files.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.width)
         values = network.features(params, x, log)
         notices.private(f"{np.mean(values > flags.bound):.2%} of the features of {len(x):,} images "
                         f"are above the bound {flags.bound:g} and clipped")
@@ -103,12 +106,12 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     log(f"features: {flags.out}")
 
 
-def _network(flags: Flags) -> tuple[ModuleType, object]:
-    """Returns the module of the network, and its parameters."""
-    cli.use_all_cores()
-    from dpgen_jax.evaluation import inception, resnet18
+def _network(flags: Flags) -> tuple[Network, object]:
+    """Returns the network, and its parameters."""
+    terminal.use_all_cores()
+    from dpgen_jax.evaluation.pretrained import INCEPTION, RESNET18
 
-    network = {"resnet18": resnet18, "inception": inception}[flags.network]
+    network = {"resnet18": RESNET18, "inception": INCEPTION}[flags.network]
     return network, network.load(flags.weights)
 
 
@@ -120,4 +123,4 @@ def _note(flags: Flags) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

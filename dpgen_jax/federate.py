@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import parser, terminal
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.terms import at_most
@@ -60,7 +60,7 @@ class Federate(Generic[Config]):
     """1 or 3"""
     classes: int
     """of the clients' labels"""
-    config: Annotated[Config, cli.FLAT]
+    config: Annotated[Config, parser.FLAT]
     out: Path = Path("federation")
     """the folder of the app"""
     run: Path = Path("runs/federation")
@@ -90,21 +90,22 @@ def parse(method: str, argv: list[str]) -> Federate[Any]:
         raise UserError(f"{method} has no federated form; use gswgan")
     known = presets.all_of(method)
     federated = [name for name, preset in known.items() if preset.config.federated]
-    name, preset = presets.get(method, cli.peek(argv, "--preset") or (federated or list(known))[0])
+    stated = parser.peek(argv, "--preset")
+    name, preset = presets.get(method, stated or (federated or list(known))[0])
     spec = preset.spec
     if not isinstance(spec, ImageSpec):
         raise UserError(f"preset {name} is for tables; a federation makes images")
     generic: Any = Federate  # whose parameter is known at run time only
     defaults = Federate(name, preset.epsilon, preset.delta, spec.height, spec.width, spec.channels,
                         spec.classes, dataclasses.replace(preset.config, federated=True))
-    parsed = cli.parse(generic[module.Config], argv, f"python -m dpgen_jax.federate {method}",
+    parsed = parser.parse(generic[module.Config], argv, f"python -m dpgen_jax.federate {method}",
                        f"{DESCRIPTION} Presets of {method}: {', '.join(known)}.", defaults)
     return dataclasses.replace(parsed, preset=name)  # an old name is reported once
 
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError, BudgetExceeded."""
-    method, argv = cli.split_method(argv, "gswgan")
+    method, argv = parser.split_method(argv, "gswgan")
     if not argv:
         raise UserError("a federation needs the number of its clients and their budget, as in "
                         f"{program('federate', method, '--critics', 10, '--epsilon', 10)}; nothing "
@@ -174,4 +175,4 @@ def summary(terms: Terms, args: Federate[Any]) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

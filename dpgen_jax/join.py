@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dpgen_jax.core import cli
+from dpgen_jax.cli import parser, terminal
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.terms import at_most
@@ -74,7 +74,7 @@ def terms_of(app: Path) -> Terms:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    args = cli.parse(Join, argv, "python -m dpgen_jax.join", DESCRIPTION)
+    args = parser.parse(Join, argv, "python -m dpgen_jax.join", DESCRIPTION)
     logging.basicConfig(format="%(asctime)s %(message)s")
     from dpgen_jax import data
     from dpgen_jax.federated import wire
@@ -104,4 +104,4 @@ def command(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

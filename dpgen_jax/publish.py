@@ -12,8 +12,8 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli
-from dpgen_jax.core.cli import print_record
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.cli.terminal import print_record
 from dpgen_jax.run import costs
 
 LAST = ("no vote was read, and nothing was drawn, charged or written; leave out --dry-run to "
@@ -41,7 +41,7 @@ def command(argv: list[str]) -> None:
     Raises:
         UserError: Bad arguments, a run without such a bound, or one that has published its own.
     """
-    args = cli.parse(Publish, argv, "python -m dpgen_jax.publish",
+    args = parser.parse(Publish, argv, "python -m dpgen_jax.publish",
                      "Publishes an upper bound on the data-dependent epsilon of a run, once and at "
                      "a cost: the run's claim rises, by what --dry-run says.")
     if not args.dry_run:
@@ -53,4 +53,4 @@ def command(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

@@ -13,7 +13,8 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli, storage
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.core import storage
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.release import guarantee
 
@@ -43,7 +44,7 @@ class Sample:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    args = cli.parse(Sample, argv, "python -m dpgen_jax.sample",
+    args = parser.parse(Sample, argv, "python -m dpgen_jax.sample",
                      "Draws synthetic records from a release; costs no privacy.")
     from tqdm import tqdm
 
@@ -65,4 +66,4 @@ def command(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

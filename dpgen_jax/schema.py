@@ -17,7 +17,8 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli, files
+from dpgen_jax.cli import parser, terminal
+from dpgen_jax.core import files
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import at_most
@@ -63,7 +64,7 @@ class Flags:
 
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
-    run(cli.parse(Flags, argv, "python -m dpgen_jax.schema", DESCRIPTION))
+    run(parser.parse(Flags, argv, "python -m dpgen_jax.schema", DESCRIPTION))
 
 
 def run(flags: Flags, log: Callable[[str], None] = print) -> None:
@@ -161,4 +162,4 @@ def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = 
 
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

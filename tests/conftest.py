@@ -116,13 +116,13 @@ def compiled_once():
 @pytest.fixture
 def call(capsys, monkeypatch):
     """A command in this process: (exit code, stdout, stderr)."""
-    from dpgen_jax.core import cli
+    from dpgen_jax.cli import terminal
 
     def one(module, *words):
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
         code = 0
         try:
-            cli.main(module.command)
+            terminal.main(module.command)
         except SystemExit as stop:
             code = stop.code or 0
         return (code, *capsys.readouterr())

@@ -20,10 +20,11 @@ from seeded import ALL, SEED, dataset
 from benchmarks.killing import Audit
 from dpgen_jax import methods
 from dpgen_jax.aggregation import noise
-from dpgen_jax.core import cli, hosts
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.run import follower, lifecycle, loop, stages
-from dpgen_jax.run.planning import Request
+from dpgen_jax.run.planning import Resolved
 from dpgen_jax.run.progress import Notices
 
 DRAWS = (noise.OsBits, noise.SeededBits)
@@ -97,7 +98,7 @@ def run(request: dict, name: str, root: Path) -> None:
     """One run of a case of `seeded` in the folder `root`."""
     case = ALL[name]
     config = methods.get(case.method).Config(**case.fields | request.get("fields", {}))
-    asked = Request(
+    asked = Resolved(
         case.method, "tiny", config, case.budget,
         Runtime(devices=request["devices"], chunk=1, steps_per_call=1, checkpoint_minutes=0),
         root, request["resume"], request["seed"])
@@ -125,6 +126,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.use_all_cores()
+    terminal.use_all_cores()
     os.umask(0o077)
     main()

@@ -37,8 +37,8 @@ def images(seed: int = 0, n: int = N):
 
 def request(out: Path | None, *, resume: bool = False, seed: int | None = None,
             budget: Budget = BUDGET, runtime: Runtime = RUNTIME, release_to: str | None = None,
-            **fields) -> lifecycle.Request:
-    return lifecycle.Request(
+            **fields) -> lifecycle.Resolved:
+    return lifecycle.Resolved(
         "datalens",
         "glyphs",
         dataclasses.replace(CONFIG, **fields),

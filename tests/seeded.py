@@ -167,7 +167,7 @@ def train(case: Case, root: Path, data: Dataset | None = None, resume: bool = Fa
           **fields) -> lifecycle.Release:
     """A seeded run of a case in the folder `root`."""
     config = methods.get(case.method).Config(**case.fields | fields)
-    request = lifecycle.Request(case.method, "tiny", config, case.budget, RUNTIME, root, resume,
+    request = lifecycle.Resolved(case.method, "tiny", config, case.budget, RUNTIME, root, resume,
                                 SEED)
     return lifecycle.run(request, data or dataset(case.data), log=lambda line: None)
 

@@ -57,9 +57,13 @@ MAY_IMPORT = {
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
+    # flags to requests
+    "cli/": {"cli", "core", "methods", "presets", "run"},
     # attacks: they see of a run what its data holder sees, and open nothing
     "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
                "methods", "nets", "presets", "private", "release", "run", "version"},
+    "audit/command_line.py": {"audit", "cli", "core", "data", "methods", "presets"},
+    "audit/__main__.py": {"audit", "cli"},
     # the server's and the client's own glue; of its files only answer.py opens anything
     "federated/": {"federated", "accountant", "aggregation.noise", "aggregation.mechanism",
                    "core",
@@ -215,9 +219,16 @@ def unsafe(source: str) -> set[str]:
     return found
 
 
+def parses(path: str, source: str) -> bool:
+    """Whether a file that is no part of the command line imports the parser of flags."""
+    is_command = "/" not in path or path.startswith("cli/") or path == "audit/command_line.py"
+    return not is_command and any(name.split(".")[0] == "tyro" for name in imports(source, path))
+
+
 @pytest.mark.parametrize("path", SOURCES)
 def test_no_file_breaks_a_rule(path):
     source = SOURCES[path]
+    assert not parses(path, source)
     assert not opens(path, source)
     assert not forbidden_imports(path, source)
     assert not unsafe(source)
@@ -277,9 +288,17 @@ def test_opening_a_private_value_elsewhere_is_caught(path, source):
     ("release/a.py", "from dpgen_jax.accountant import ledger"),
     ("private/a.py", "from dpgen_jax.aggregation.mechanism import release"),
     ("aggregation/a.py", "from dpgen_jax.accountant import ledger"),
-    ("nets/a.py", "from dpgen_jax.methods import datalens")])
+    ("nets/a.py", "from dpgen_jax.methods import datalens"),
+    ("run/a.py", "from dpgen_jax.cli import parser"), ("audit/a.py", "import dpgen_jax.cli"),
+    ("core/a.py", "from dpgen_jax.cli.parser import FLAT"),
+    ("cli/a.py", "from dpgen_jax.private import records")])
 def test_an_import_across_the_boundary_is_caught(path, source):
     assert forbidden_imports(path, source)
+
+
+@pytest.mark.parametrize("path", ["core/a.py", "methods/a.py", "run/a.py", "audit/a.py"])
+def test_the_parser_of_flags_below_the_commands_is_caught(path):
+    assert parses(path, "def f():\n    import tyro.conf") and not parses("cli/a.py", "import tyro")
 
 
 @pytest.mark.parametrize("source", [

@@ -10,8 +10,7 @@ from dpgen_jax import data
 from dpgen_jax.core.config import digest, from_json, to_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
 from dpgen_jax.data import Dataset, base
-from dpgen_jax.evaluation import assess
-from dpgen_jax.evaluation.report import page
+from dpgen_jax.evaluation import assess, report
 from dpgen_jax.presets import numbers
 from dpgen_jax.release import contents, export
 from dpgen_jax.release.bundle import Release
@@ -80,10 +79,10 @@ def test_they_are_folders_and_labels_of_what_is_sampled(tmp_path):
         with export.opener(out, spec, 6)(_made(out), spec, 6) as take:
             take(x, np.arange(6) % 3)
         assert {path.name for path in (out / "train").iterdir()} == folders
-    report = page.page(page.Report({}, SOUND, {"class_names": ["emu", "cat", "dog"]},
+    shown = report.page(report.Report(None, SOUND, {"class_names": ["emu", "cat", "dog"]},
                                    samples=(x, np.arange(6) % 3)))
-    assert "data:image/png" in report
-    assert page.class_names({"spec": to_json(NAMED)}) == ["emu", "cat", "dog"]
+    assert "data:image/png" in shown
+    assert report.class_names({"spec": to_json(NAMED)}) == ["emu", "cat", "dog"]
 
 
 def _made(path):
@@ -124,8 +123,8 @@ def test_any_images_may_be_given_names(tmp_path):
 def test_an_evaluation_sees_no_empty_slot(monkeypatch):
     """Measures of likeness and attacks on members get records alone."""
     seen = []
-    monkeypatch.setattr(assess, "_images", lambda release, spec, dataset, *_: seen.append(
-        dataset.y_train) or {})
+    monkeypatch.setattr(assess, "measured", lambda real, *_: seen.append(
+        real.train[1]) or assess.Assessment())
     x, y = runs.images()
     x[3], y[3] = 0, EMPTY
     assess.assess(release(PLAIN), Dataset("some", NAMED, x, y, x[10:30], y[10:30]))

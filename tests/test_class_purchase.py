@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 from PIL import Image
+from prepared import prepared
 from test_newcomer import QUICK
 
 from dpgen_jax import evaluate, train
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.audit.folder import of_folder
+from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.run import planning, undeclared
@@ -28,7 +30,7 @@ def scans(tmp_path_factory):
 
 def chosen_by(words):
     """The choice that these flags lead to."""
-    return train.choose("dpmerf", *train.read("dpmerf", words))
+    return prepared(["dpmerf", *words])
 
 
 def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path):
@@ -46,7 +48,8 @@ def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert [{"records": 81, **event} for event in events.to_json(held.spent())] == [row]
     assert not held.meaning
-    assert {"--class-names=benign,malignant,*", "--channels=3"} <= set(chosen.words)
+    assert undeclared.stored(tmp_path / "run").class_names == "benign,malignant,*"
+    assert chosen.request.stated.data["channels"] == 3
     assert data.notes[0] == "the class names are declared or bought; none is read off the folders"
 
 
@@ -87,7 +90,7 @@ def test_an_image_that_cannot_be_used_is_named_once_with_what_was_bought(tmp_pat
     words = folders(tmp_path / "scans", ["a", "b", "c"])
     (tmp_path / "scans/a/bad.png").write_bytes(b"")
     with pytest.raises(UserError, match="what was bought is kept in .*--resume") as caught:
-        train.trained("dpmerf", words)
+        train.command(["dpmerf", *words])
     assert str(caught.value).count("cannot be read as an image") == 1
 
 
@@ -98,7 +101,7 @@ def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, 
                                    ("marginals", ["--preset=table"], "tables"),
                                    ("gpate", ["--teachers=500"], "65 records cannot be dealt")):
         with pytest.raises(UserError, match=f"{message}.*nothing was spent"):
-            train.trained(method, [*words, *flags])
+            train.command([method, *words, *flags])
     assert not (tmp_path / "run").exists()
 
 
@@ -147,8 +150,8 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
                    "--image-size=8", "--resume", "--delta", str(statement["delta"]), *QUICK])
     assert read_json(run / "release/privacy.json") == statement
-    again = evaluate._with_data_set(run, [str(run)])
-    assert "--class-names=benign,malignant,*" in again and "--image-size=8" in again
+    again = evaluate.with_data_set(evaluate.Evaluate(run, Evaluation(), DataOptions()))
+    assert (again.data.class_names, again.data.image_size) == ("benign,malignant,*", 8)
     report = of_folder(run)
     assert report.exit_code == 0 and any("bought" in f.check for f in report.findings)
     answer = read_json(run / "purchase.json")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpgen_jax import train
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 from dpgen_jax.run.progress import OUT_OF_TIME
 
@@ -111,4 +111,4 @@ def test_a_job_ends_for_what_a_person_must_mend(job):
 def test_the_flags_are_those_of_the_program(name):
     text = re.sub(r'\$\{?\w+(:-[^}]*)?\}?', "x", (CLUSTER / name).read_text()).replace("\\\n", " ")
     first, = re.findall(r"(?:words=\(|dpgen_jax\.train )datalens ([^)\n]*)", text)
-    train.parse("datalens", shlex.split(first))
+    train_flags.parse("datalens", shlex.split(first))

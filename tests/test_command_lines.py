@@ -23,7 +23,8 @@ import pytest
 from PIL import Image
 from test_packaging import setup_cfg
 
-from dpgen_jax.core import cli, hosts
+from dpgen_jax.cli import parser
+from dpgen_jax.core import hosts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(
@@ -126,7 +127,7 @@ def execute(words: list[str]) -> None:
 def parse(words: list[str]) -> None:
     """As `execute`, up to the moment in which all arguments are parsed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "parse", stopping(cli.parse))
+        patch.setattr(parser, "parse", stopping(parser.parse))
         patch.setattr(jax.distributed, "initialize", stopping(lambda *_, **__: None))
         patch.setattr(hosts, "meet", stopping(lambda *_: None))
         for name in ("parse_args", "parse_known_args"):

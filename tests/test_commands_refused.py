@@ -11,7 +11,7 @@ import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
 from dpgen_jax import account, compare, evaluate, features, publish, sample, schema, train
-from dpgen_jax.core import cli
+from dpgen_jax.cli import parser
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import bundle
 from dpgen_jax.run import fitting
@@ -138,7 +138,8 @@ class Terminal(io.StringIO):
 def test_the_message_of_the_parser_is_the_same_on_every_terminal(monkeypatch):
     def message():
         with pytest.raises(UserError) as refusal:
-            cli.parse(sample.Sample, ["run", "--out", "\u00e9", "--n", "m\u00fcll"], "sample", "")
+            words = ["run", "--out", "\u00e9", "--n", "m\u00fcll"]
+            parser.parse(sample.Sample, words, "sample", "")
         return str(refusal.value)
 
     plain = message()

@@ -43,7 +43,7 @@ def run(name, root, turn, **runtime):
     data = dataclasses.replace(data, x_train=np.roll(data.x_train, turn, 0),
                                y_train=np.roll(data.y_train, turn, 0))
     config = methods.get(case.method).Config(**case.fields)
-    lifecycle.run(lifecycle.Request(case.method, "tiny", config, case.budget, dataclasses.replace(
+    lifecycle.run(lifecycle.Resolved(case.method, "tiny", config, case.budget, dataclasses.replace(
         seeded.RUNTIME, **runtime), root), data, log=lambda line: None)
 
 

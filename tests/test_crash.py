@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 RUNNER = """
 import os, signal, sys, time
 from dpgen_jax import train
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.run import checkpoint
 
@@ -53,7 +53,7 @@ def note(path, *args, **options):
 
 OsBits.draw, checkpoint.write_json = logged, note
 sys.argv[1:] = sys.argv[3:]
-cli.main(train.command)
+terminal.main(train.command)
 """
 MOST = 4000  # which no test gets to
 

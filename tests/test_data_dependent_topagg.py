@@ -114,7 +114,7 @@ def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
     files = RunFolder(tmp_path / "run")
     config = dataclasses.replace(CONFIG, sigma=None, steps=3)
     lifecycle.run(
-        lifecycle.Request("datalens", "glyphs", config, Budget(4.0, 1e-3), runs.RUNTIME,
+        lifecycle.Resolved("datalens", "glyphs", config, Budget(4.0, 1e-3), runs.RUNTIME,
                           files.root, False, 1),
         Dataset("random", small_datalens.SPEC, *small_datalens.images(60)), lambda line: None)
     jax.effects_barrier()

@@ -10,14 +10,14 @@ import safetensors.numpy
 from dpgen_jax import data, train
 from dpgen_jax import features as command
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.evaluation import resnet18
+from dpgen_jax.evaluation.pretrained import RESNET18
 
 
 @pytest.fixture
 def weights(tmp_path):
     rng = np.random.default_rng(0)
     tensors = {name: np.abs(0.05 * rng.standard_normal(shape)).astype(np.float32)
-               for name, shape in resnet18.tensors().items()}
+               for name, shape in RESNET18.tensors().items()}
     safetensors.numpy.save_file(tensors, tmp_path / "w.safetensors")
     return tmp_path / "w.safetensors"
 
@@ -25,7 +25,7 @@ def weights(tmp_path):
 @pytest.fixture
 def halves(monkeypatch):
     """A network whose features are the pixels of a corner, from 0 to 8."""
-    monkeypatch.setattr(resnet18, "features", lambda params, x, log: np.float32(
+    monkeypatch.setattr(type(RESNET18), "features", lambda _, params, x, log: np.float32(
         8 / 255 * x[:, :6, :6, 0].reshape(len(x), -1)))
 
 
@@ -66,7 +66,7 @@ def test_the_command_runs_the_network(tmp_path, weights):
     images = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "i.npz", x_train=images, y_train=[0, 1, 1], classes=2)
     out = tmp_path / "f.npz"
-    values = resnet18.features(resnet18.load(weights), images)
+    values = RESNET18.features(RESNET18.load(weights), images)
     command.command(["--dataset", f"npz:{tmp_path / 'i.npz'}", "--weights", str(weights), "--out",
                      str(out), "--bound", str(float(values.max()))])
     made = data.load(f"npz:{out}")

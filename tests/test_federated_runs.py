@@ -14,7 +14,7 @@ import small_gswgan
 from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
@@ -50,7 +50,7 @@ def sized(*sizes):
 def fit(root, data, clients=None, alpha=None, **fields):
     data, config = planning.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
     said = []
-    run = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
+    run = lifecycle.Resolved("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
     return lifecycle.run(run, data, said.append), "\n".join(said)
 
 
@@ -58,7 +58,8 @@ def test_a_journal_tells_whose_records_belong_together():
     """Simulated clients were taken for clients, and any clients for those that are protected."""
     def grouping(data, **split):
         data, config = planning.federated(data, CONFIG, **split)
-        request = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1))
+        request = lifecycle.Resolved(
+            "gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1))
         checked = planning.check(planning.declare(request, data, lambda line: None),
                                  lambda line: None, Notices(lambda line: None))
         return planning.plan(checked).grouping(b"key")
@@ -178,7 +179,7 @@ def test_bad_words_get_one_line(tmp_path, capsys, monkeypatch, flags, text):
     monkeypatch.setattr(sys, "argv", ["train", "gswgan", "--dataset", "npz:noise.npz", *FLAGS,
                                       "--epsilon", "20", *flags])
     with pytest.raises(SystemExit) as stop:
-        cli.main(train.command)
+        terminal.main(train.command)
     err = capsys.readouterr().err
     assert stop.value.code == 2 and text in err and err.count("\n") == 1
     assert {p.name for p in tmp_path.iterdir()} == {"noise.npz"}

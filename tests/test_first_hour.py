@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from prepared import prepared
 
 import dpgen_jax as dg
 from dpgen_jax import schema, train
@@ -28,7 +29,7 @@ def loans(tmp_path, monkeypatch):
 
 def chosen(*flags):
     """A training of the table as far as its choice."""
-    return train.choose("", *train.read("", ["--dataset=loans.csv", "--epsilon=5", *flags]))
+    return prepared(["--dataset=loans.csv", "--epsilon=5", *flags])
 
 
 def part_of(draft, column, **entries):

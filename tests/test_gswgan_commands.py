@@ -113,7 +113,7 @@ def test_bad_words_get_one_line(place, call, words, text):
 # --- runs in this process
 
 def fit(root, *, epsilon=20.0, resume=False, **fields):
-    request = lifecycle.Request("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
+    request = lifecycle.Resolved("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
                                 Budget(epsilon, 1e-3), RUNTIME, root, resume, seed=1)
     return lifecycle.run(request, from_arrays(*runs.images(), 3), log=lambda line: None)
 

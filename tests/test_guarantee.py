@@ -15,8 +15,9 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.data.base import Uncovered
 from dpgen_jax.evaluation import membership
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.report.page import Report, page
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.report import Report, page
 from dpgen_jax.release import documents, guarantee
 from dpgen_jax.release.guarantee import Facts, Protected, statement
 from dpgen_jax.run import calibrate_config, costs, lifecycle, planning
@@ -99,13 +100,13 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     assert stamp in (root / "release/README.txt").read_text()
     assert stamp in costs.of_run(root).guarantee
     assert documents.checked_statement(stated) and guarantee.of(stated).text == stamp
-    text = page(Report({}, stated, {}))
+    text = page(Report(None, stated, {}))
     kind = guarantee.of(stated).kind
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
     assert ("What is left out?" in text) == (kind == "not covered")
-    entry = report_page.Entry("run", {}, documents.checked_statement(stated))
+    entry = report_page.Entry("run", Assessment(), documents.checked_statement(stated))
     assert bool(report_page.doubts(entry)) == (kind != "valid")
     bound = membership.guarantee(stated)
     assert isinstance(bound, membership.Guarantee) == (kind == "valid")

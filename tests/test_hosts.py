@@ -148,7 +148,7 @@ LATE = """
 import sys, time
 from dpgen_jax import train
 from dpgen_jax.aggregation.noise import OsBits
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 draw, draws, now = OsBits.draw, [], time.monotonic
 def late(self, shape):
     draws.append(shape)
@@ -156,7 +156,7 @@ def late(self, shape):
         time.monotonic = lambda: now() + 3600
     return draw(self, shape)
 OsBits.draw = late
-cli.main(train.command)
+terminal.main(train.command)
 """
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from prepared import read
 from simulated_runs import BUDGET, MECHANISM, RECORDS
 from test_newcomer import QUICK
 
@@ -98,7 +99,7 @@ WORDS = ["dpmerf", "--dataset=loans.csv", "--label=late", "--epsilon=5", *QUICK]
 
 def bought(out):
     """A run that ended between its purchase and its training."""
-    train.read(WORDS[0], [*WORDS[1:], f"--out={out}"])
+    read([*WORDS, f"--out={out}"])
     return Ledger.open(f"{out}/ledger.jsonl")
 
 
@@ -129,7 +130,7 @@ def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(lo
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(undeclared, "_kept", kill)
-        train.read(WORDS[0], [*WORDS[1:], "--out=run"])
+        read([*WORDS, "--out=run"])
     schema.command(["loans.csv", "--label", "late", "--out", "draft.yaml"])
     text = (loans / "draft.yaml").read_text()
     (loans / "declared.yaml").write_text(text[:text.index("read_from_data:")])

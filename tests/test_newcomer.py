@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 import runs
 from PIL import Image
+from prepared import prepared
 
 from benchmarks.tables.cells import CLASSIFIERS
 from dpgen_jax import data, evaluate, federate, methods, presets, train
+from dpgen_jax.cli import train_flags
+from dpgen_jax.cli.train_flags import Train
 from dpgen_jax.core.config import DataOptions
-from dpgen_jax.core.run_folder import read_json
+from dpgen_jax.core.request import Request
+from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import about
 from dpgen_jax.presets import choice as short_help
-from dpgen_jax.run import flags, lifecycle
-from dpgen_jax.run.flags import Train
+from dpgen_jax.run import rehearsal
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
@@ -62,20 +65,37 @@ def test_a_bare_path_is_the_data_set_that_lies_there(tmp_path):
 def test_what_a_run_was_started_with_is_kept_and_can_be_changed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table(tmp_path / "people.csv")
-    words = ["--dataset=csv:people.csv", "--schema", "people.yaml", "--out", "run", "--epsilon",
-             "1", "--seed", "-3", "--devices", "1"]
-    kept = flags.kept_words("dpmerf", words)
-    assert kept == ("dpmerf", f"--dataset=csv:{tmp_path / 'people.csv'}",
-                    f"--schema={tmp_path / 'people.yaml'}", "--epsilon", "1", "--seed", "-3",
-                    "--devices", "1")
+    words = ["dpmerf", "--dataset=csv:people.csv", "--schema", "people.yaml", "--out", "run",
+             "--epsilon", "1", "--seed", "-3", "--devices", "1", "--generator.channels=8"]
+    stated = train_flags.call(words).request
+    kept = stated.to_json()
+    assert kept == {
+        "version": 1, "method": "dpmerf", "source": f"csv:{tmp_path / 'people.csv'}",
+        "data": {"schema": str(tmp_path / "people.yaml")}, "epsilon": 1.0, "seed": -3,
+        "runtime": {"devices": 1}, "settings": {"generator": {"channels": 8}}}
     (tmp_path / "run").mkdir()
-    (tmp_path / "run/config.json").write_text('{"typed": ["dpmerf", "--epsilon", "1"]}')
-    assert flags.resumed_words(["--resume", "run", "--devices=2"]) == [
-        "dpmerf", "--epsilon", "1", "--devices=2", "--resume", "--out=run"]
-    assert flags.resumed_words(["gpate", "--resume", "--out", "x"]) == ["gpate", "--resume",
-                                                                        "--out", "x"]
+    write_json(tmp_path / "run/config.json", {"request": kept})
+    now = train_flags.call(["--resume", "run", "--devices=2", "--generator.warp=0.5"]).request
+    assert now == Request.from_json(kept, "").changed(
+        runtime={"devices": 2}, settings={"generator": {"warp": 0.5}}, out=Path("run"), resume=True)
+    assert now.settings == {"generator": {"channels": 8, "warp": 0.5}}
+    again = train_flags.call(["gpate", "--resume", "--out", "x"]).request
+    assert (again.method, again.resume, again.out) == ("gpate", True, Path("x"))
     with pytest.raises(UserError, match="none holds no run to resume"):
-        flags.resumed_words(["--resume", "none"])
+        train_flags.call(["--resume", "none"])
+    write_json(tmp_path / "run/config.json", {"request": kept | {"version": 2}})
+    with pytest.raises(UserError, match="is of version 2, and this version of dpgen_jax reads 1"):
+        train_flags.call(["--resume", "run"])
+
+
+def test_the_words_that_an_earlier_version_kept_are_a_request(tmp_path):
+    write_json(tmp_path / "config.json", {"typed": [
+        "pategan", "--dataset=csv:people.csv", "--label", "b", "--steps", "None", "--seed", "-3",
+        "--frequencies=3", "--generator.channels=8", "--no-progress"]})
+    assert train_flags.call(["--resume", str(tmp_path), "--epsilon=2"]).request == Request(
+        "pategan", source="csv:people.csv", data={"label": "b"}, seed=-3, epsilon=2.0,
+        settings={"steps": None, "generator": {"channels": 8}}, monitor={"progress": False},
+        out=tmp_path, resume=True)
 
 
 QUICK = ["--generator-steps=20", "--features=50", "--windows=0", "--bandwidths=0.1", "--batch=10"]
@@ -86,7 +106,7 @@ def test_a_run_on_data_that_nobody_named_is_evaluated(tmp_path, monkeypatch):
     """As the README's first two commands, which name no data set."""
     monkeypatch.chdir(tmp_path)
     train.command(["dpmerf", "--out=run", *QUICK, "--batch=20"])
-    assert "dataset" not in " ".join(read_json(Path("run/config.json"))["typed"])
+    assert read_json(Path("run/config.json"))["request"]["source"] == "glyphs"
     evaluate.command(["run", "--fast", "--metrics=gen2real", "--samples=60", "--seeds=1",
                       "--classifiers=gaussian_nb"])
     assert read_json(Path("run/evaluation/metrics.json"))["n_test"] > 0
@@ -132,12 +152,13 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
              rng.integers(0, 3, 500).astype(np.int32))
     words = {"table": ["--dataset=csv:people.csv", "--schema=people.yaml", "--epsilon=1"],
              "images": ["--dataset=npz:a.npz", "--epsilon=3"]}[kind]
-    chosen = train.choose("", *train.read("", words))
-    assert chosen.method == BEST[kind] and presets.all_of(chosen.method)[
-        chosen.args.preset].dataset == kind
-    assert chosen.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
+    chosen = prepared(words)
+    request = chosen.request
+    assert request.method == BEST[kind]
+    assert presets.all_of(request.method)[request.preset].dataset == kind
+    assert request.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
     assert len(chosen.dataset.y_train) == {"table": 160, "images": 400}[kind]
-    everything = train.choose("", *train.read("", [*words, "--test-fraction=0"]))
+    everything = prepared([*words, "--test-fraction=0"])
     assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
     assert everything.dataset.x_test is None
 
@@ -192,7 +213,7 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     train.command(["gpate", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon=1",
                    "--out=run", "--dry-run"])
     plan, bought, memory, *like, last = capsys.readouterr().out.splitlines()[-6:]
-    assert len(like) == lifecycle.SHOWN
+    assert len(like) == rehearsal.SHOWN
     assert "160 records, 160 units" in plan and "sigma" in plan
     assert bought == "bought beside the training: class counts for epsilon 0.01"
     assert last == "nothing was written or spent; leave out --dry-run to train"
@@ -210,13 +231,13 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize("epsilon, count, word", [
     (1.0, 60_000, "like"), (0.01, 60_000, "other"), (1.0, 24, "other"), (3.0, 10_000, "like")])
 def test_results_far_from_the_users_are_not_called_like(epsilon, count, word):
-    lines = lifecycle.like_data("mixture", "images", epsilon, count)
+    lines = rehearsal.like_data("mixture", "images", epsilon, count)
     assert all(line.startswith(f"on {word} data: ") for line in lines)
     assert "(60,000 images of 28 x 28 x 1)" in lines[0]
 
 
 def test_the_demonstration_stays(monkeypatch):
-    args = train.parse("datalens", [])
+    args, _ = train_flags.parse("datalens", [])
     assert (args.preset, args.dataset, args.epsilon) == ("glyphs", "glyphs", 10.0)
     monkeypatch.setattr(sys, "argv", ["/usr/bin/dpgen"])
     from dpgen_jax.core.console import program

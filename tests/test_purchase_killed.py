@@ -22,14 +22,15 @@ from dpgen_jax.run import purchase
 KILLED = """
 import os, signal, sys
 from dpgen_jax import train
-from dpgen_jax.run import undeclared
+from dpgen_jax.cli import train_flags
+from dpgen_jax.run import reading, undeclared
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv[1] == "before the answer":
     undeclared._kept = die
-train.read(sys.argv[2], sys.argv[3:])
+reading.of_source(train_flags.call(sys.argv[2:]).request)
 die()
 """
 

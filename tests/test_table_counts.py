@@ -76,7 +76,7 @@ def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, d
     config = gpate.Config(aggregate="sum", projection=0, teachers=TEACHERS, steps=1)
     said = []
     with pytest.raises(Cut):
-        lifecycle.run(lifecycle.Request("gpate", "table", config, Budget(1.0, DELTA, 0.01),
+        lifecycle.run(lifecycle.Resolved("gpate", "table", config, Budget(1.0, DELTA, 0.01),
                                     out=tmp_path / "run"), loaded, said.append)
     assert questions == [(scale, draws)]
     true = np.bincount(y, minlength=classes)

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from prepared import prepared
 
 from dpgen_jax import train
 from dpgen_jax.accountant import composition, events
@@ -15,7 +16,7 @@ from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data.table import frames, parsing, schema, transform
+from dpgen_jax.data.table import frames, parsing, raw, schema, transform
 from dpgen_jax.data.table.schema import dialect_of_header
 from dpgen_jax.run import planning, purchase, side_releases, undeclared
 
@@ -53,8 +54,8 @@ def bare(tmp_path, monkeypatch):
         data = "\n".join([header, *rows, ""]).encode(encoding, "surrogateescape")
         assert not old or data.count(old) == 1
         (tmp_path / "loans.csv").write_bytes(data.replace(old, new) if old else data)
-        return train.choose("dpmerf", *train.read("dpmerf", [
-            "--dataset=loans.csv", "--epsilon=10", "--test-fraction=0", f"--out={out}", *flags]))
+        return prepared(["dpmerf", "--dataset=loans.csv", "--epsilon=10", "--test-fraction=0",
+                         f"--out={out}", *flags])
     return inner
 
 
@@ -113,7 +114,7 @@ def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
     """A row that decides how others are read moves more than is declared: of cp1252, say."""
     monkeypatch.setattr(parsing, "csv_header", lambda path, dialect: HEADER.split(","))
     def moved(how):
-        monkeypatch.setattr(undeclared, "dialect_of_header", how)
+        monkeypatch.setattr(raw, "dialect_of_header", how)
         muted.clear()
         for out, row in (("a", ROWS[7]), ("b", ROWS[7].replace(",7,", ",\udce9,"))):
             bare("--label=default", rows=[*ROWS[:7], row, *ROWS[8:]], out=f"{out}{how.__name__}")
@@ -200,8 +201,7 @@ def test_the_purchase_costs_its_share_and_is_charged_first(bare):
     alone, whole = account.epsilon(), composition.epsilon_of((*account.spent(), (_training(9), 1)),
                                                              1e-6)
     assert f"epsilon {at_most(alone, 3)} at delta" in chosen.remarks[1] and 3 < alone < 4.5
-    assert 9.8 < whole <= 10 and "run/schema.yaml" in chosen.words[-4] + chosen.words[-1] + str(
-        chosen.words)
+    assert 9.8 < whole <= 10 and "see run/schema.yaml" in chosen.remarks[1]
 
 
 def _training(epsilon):
@@ -296,7 +296,7 @@ def test_a_label_of_one_class_is_a_column_as_any_other(bare, tmp_path):
     chosen = bare("--label=default", rows=rows)
     spec = chosen.dataset.spec
     assert "fewer than 2 classes of the label default" in chosen.remarks[1]
-    assert not spec.labelled and not spec.targets and not any("--label" in w for w in chosen.words)
+    assert not spec.labelled and not spec.targets
     assert [column.kind for column in spec.columns if column.name == "default"] == ["integer"]
     text = re.sub(r"  default:.*?(?=\n\w)", (
         "  default: {kind: categorical, categories: ['0', '1'], odd: 'null'}"), (
@@ -345,7 +345,7 @@ def test_what_a_run_refuses_is_refused_before_a_purchase(tmp_path, monkeypatch, 
     (tmp_path / "some.yaml").write_text(
         SOME.replace("min", "mim") if text.startswith("--") else text)
     with pytest.raises(UserError, match=message):
-        train.trained(method, ["--dataset=loans.csv", "--label=default", "--epsilon=10",
+        train.command([method, "--dataset=loans.csv", "--label=default", "--epsilon=10",
                                "--delta=1e-4", "--out=run", *flags])
     assert not (tmp_path / "run").exists()
 
@@ -356,12 +356,11 @@ def test_a_constraint_that_does_not_fit_what_is_bought_loses_nothing(bare, tmp_p
     (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
     with pytest.raises(UserError, match="constraint 'city <= age'.*kept in run, and is not paid for"
                                         " again: go on by .*--resume run, with run/schema.yaml"):
-        train.trained("dpmerf", [*words, "--schema=some.yaml"])
+        train.command(["dpmerf", *words, "--schema=some.yaml"])
     monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     place = tmp_path / "run/schema.yaml"
     place.write_text(place.read_text().replace("city <= age", "age <= amount"))
-    chosen = train.choose("dpmerf", *train.read("dpmerf", [
-        *words, "--schema=some.yaml", "--resume"]))
+    chosen = prepared(["dpmerf", *words, "--schema=some.yaml", "--resume"])
     assert chosen.dataset.spec.constraints == ("age <= amount",) and len(chosen.dataset.bought) == 3
     assert len(books.read(tmp_path / "run/ledger.jsonl")) == 2
 
@@ -407,8 +406,8 @@ def test_draws_that_were_lost_stay_charged(bare, tmp_path, monkeypatch):
         lost.setattr(undeclared, "_kept", stopped)
         with pytest.raises(KeyboardInterrupt):
             bare(*words)
-    typed = read_json(tmp_path / "run/config.json")["typed"]
-    assert typed[0] == "dpmerf" and "--epsilon=10.0" in typed
+    stated = read_json(tmp_path / "run/config.json")["request"]
+    assert (stated["method"], stated["epsilon"]) == ("dpmerf", 10.0)
     with pytest.raises(UserError, match="holds a run; go on with it: .*--resume"):
         bare(*words)
     with pytest.raises(UserError, match="was started with budget"):

@@ -112,6 +112,6 @@ def trained(work: Training, dataset, out):
 def two_steps(method, preset, config, budget, dataset, out):
     """A release of two steps of a configuration at toy size."""
     config = small(config, math.prod(dataset.spec.shape))
-    return lifecycle.run(lifecycle.Request(
+    return lifecycle.run(lifecycle.Resolved(
         method, preset, config, budget, Runtime(devices=1), out, accept_uncovered=True), dataset,
         lambda line: None)

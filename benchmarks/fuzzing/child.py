@@ -23,7 +23,7 @@ LONGEST = 4000
 
 
 def outcome(read: Any, root: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """How one case ended. OSErrors are lines too: `cli.main` prints both alike."""
+    """How one case ended. OSErrors are lines too: `terminal.main` prints both alike."""
     try:
         return {"status": "ok", "value": read(root, **options)}
     except (UserError, OSError) as error:

@@ -47,8 +47,8 @@ def records() -> Dataset:
                        rng.integers(0, CLASSES, N), CLASSES)
 
 
-def request(root: Path, resume: bool) -> lifecycle.Request:
-    return lifecycle.Request(
+def request(root: Path, resume: bool) -> lifecycle.Resolved:
+    return lifecycle.Resolved(
         "datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME, root, resume
     )
 

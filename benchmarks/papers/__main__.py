@@ -21,7 +21,7 @@ from typing import get_args
 
 from benchmarks.papers import page, registry, runner
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import State
 from dpgen_jax.run import capacity
 
@@ -107,4 +107,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -24,7 +24,8 @@ from benchmarks.papers.rows import (
 )
 from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
-from dpgen_jax import methods, presets, train
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Spec
 from dpgen_jax.evaluation import utility
@@ -282,7 +283,7 @@ def configurations(row: Row) -> Iterator[Pair]:
     elif isinstance(work, Command) and module == "norms":
         yield from _of_norms(work.argv, record)
     elif isinstance(work, Command) and module == "topagg_bound" and "config" in record:
-        yield record["config"], train.parse("datalens", list(work.argv)).config
+        yield record["config"], train_flags.parse("datalens", list(work.argv))[0].config
     elif named := preset_of(work):
         config = presets.get(*named)[1].config
         if module == "aggregation" and "teachers" in record:

@@ -9,12 +9,13 @@ from benchmarks.images import Protocol, likeness, usefulness
 from benchmarks.papers import page
 from benchmarks.papers.rows import SOURCES, Command, Nothing, Row, Training
 from dpgen_jax import presets
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import utility
-from dpgen_jax.run import fitting, lifecycle
+from dpgen_jax.run import lifecycle, resolve
 
 PAPERS = {name: Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
     ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.ALL_CLASSIFIERS))}
@@ -71,18 +72,18 @@ def _command(row: Row, work: Command, state: str, weights: Path | None) -> Path:
 def _training(row: Row, work: Training, folder: Path, weights: Path | None, state: str | None
               ) -> Path:
     """Run a row that is one training; without a state that goes no further."""
-    cli.use_all_cores()
+    terminal.use_all_cores()
     where = common.machine()
     config, budget = work.request()
     tell(f"{row.name}: {work.method} {work.preset} in {folder}")
     name, preset = presets.get(work.method, work.preset)
-    dataset = fitting.load_preset_data(name, preset, SOURCES[work.data].spec)
+    dataset = resolve.load_preset_data(name, preset, SOURCES[work.data].spec)
     parts = folder / "benchmark"
     if state is None:
         release = lifecycle.load(folder)
         parts /= f"at-{release.privacy['steps']}"
     else:
-        release = images.train(lifecycle.Request(
+        release = images.train(lifecycle.Resolved(
             work.method, work.preset, config, budget,
             Runtime(moments=page.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
             folder, accept_uncovered=True), dataset)

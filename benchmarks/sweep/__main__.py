@@ -35,7 +35,8 @@ from benchmarks.sweep import cells, figure
 from benchmarks.sweep.cells import Cell, Job, Sweep
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.cli import terminal
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.run_folder import read_json
@@ -211,4 +212,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

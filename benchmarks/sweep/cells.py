@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.systems import CLASSIFIERS as RELEASED_CLASSIFIERS
-from dpgen_jax import methods, presets, train
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import train_flags
+from dpgen_jax.cli.train_flags import Train
 from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.evaluation import tables, utility
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import prediction, utility
+from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.flags import Train
 
 # Cells of a sweep as the commands of a user understand them.
 
@@ -64,7 +65,7 @@ def job(sweep: Sweep, cell: Cell) -> Job:
     words = flags(settings)
     shared = flags({field: settings[field] for field in settings if field in DATA_FIELDS})
     try:
-        return Job(cell, method, tuple(words), tuple(shared), train.parse(method, words))
+        return Job(cell, method, tuple(words), tuple(shared), train_flags.parse(method, words)[0])
     except UserError as error:
         raise UserError(f"cell {cell.label or method!r}: {error}") from error
 
@@ -109,8 +110,8 @@ IMAGES = (*(f"{task}.{name}.{score}" for task, scores in SCORES.items()
             if score != "validation_accuracy"),
           *(f"fidelity.{score}" for score in ("inception_score", "fid_features", "precision",
                                               "recall", "density", "coverage", "fid")))
-TABLES = tuple(f"{task}.{name}.{score}" for task in utility.TASKS
-               for name in tables.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
+TABLES = tuple(f"{task}.{name}.{score}" for task in TASKS
+               for name in prediction.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
 OPEN = ("membership", "fidelity", "average")
 """Parts whose names depend on the data: of tables, and of attacks."""
 
@@ -134,7 +135,7 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
                             f"{', '.join(known[:4])}")
     if FID in args.metric and args.inception_weights is None:
         raise UserError(f"{FID} needs --inception-weights FILE (see "
-                        "dpgen_jax/evaluation/inception.py); fidelity.fid_features needs none")
+                        "dpgen_jax/evaluation/pretrained.py); fidelity.fid_features needs none")
     if args.metric:
         return list(dict.fromkeys(args.metric))
     chosen = [name for name in sweep.metrics if name != FID or args.inception_weights]

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks import common
 from benchmarks.tables import cells, data, methods
 from benchmarks.tables.cells import Cell, Places
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 
@@ -80,4 +80,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(main)
+    terminal.main(main)

@@ -19,8 +19,8 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation import marginals, prediction
-from dpgen_jax.evaluation.marginals import Rows, query_error
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.marginals import query_error
+from dpgen_jax.evaluation.results import Records, summary
 
 # Measures of synthetic rows: the use of classifiers, and the distance of column pairs.
 #
@@ -46,7 +46,7 @@ def with_rare_class(y: np.ndarray) -> bool:
     return bool(np.bincount(y).min() < RARE * len(y))
 
 
-def learned(rows: Rows, seed: int) -> Rows:
+def learned(rows: Records, seed: int) -> Records:
     """Return what a classifier learns from: at most `MOST_ROWS`, all of rare classes among them.
 
     What it predicts is judged by ranks (AUROC), which the shares of the classes do not move.
@@ -60,7 +60,7 @@ def learned(rows: Rows, seed: int) -> Rows:
     return x[chosen], y[chosen]
 
 
-def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, float]:
+def measured(rows: Records, test: Records, spec: TableSpec, seed: int) -> dict[str, float]:
     """Measure rows.
 
     Args:
@@ -140,7 +140,7 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
     """
     dataset = data.load(cell.table, cell.part)
 
-    def scores(rows: Rows) -> dict[str, float]:
+    def scores(rows: Records) -> dict[str, float]:
         return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
 
     if cell.method.name == "real":

@@ -1,7 +1,7 @@
 """python -m dpgen_jax.audit: see `command_line`."""
 
 from dpgen_jax.audit import command
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 
 if __name__ == "__main__":
-    cli.main(command)
+    terminal.main(command)

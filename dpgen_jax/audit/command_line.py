@@ -11,6 +11,7 @@ It exits with 0 only where all checks were made and hold.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -23,11 +24,10 @@ from dpgen_jax.audit import of_method
 from dpgen_jax.audit.findings import Log, Report, quiet, require_folder
 from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.audit.mechanism import Attack, Target
-from dpgen_jax.core import cli
+from dpgen_jax.cli import first_word, old_runs, parser, terminal
 from dpgen_jax.core.config import DataOptions, to_json
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.run import flags
 
 Config = TypeVar("Config")
 
@@ -42,7 +42,7 @@ class OfMethod(Generic[Config]):
     """the promise"""
     delta: float
     """of the same promise"""
-    config: Annotated[Config, cli.FLAT]
+    config: Annotated[Config, parser.FLAT]
     seconds: float = Attack.seconds
     """how long the mechanism is attacked; more certifies more"""
     dataset: str | None = None
@@ -55,7 +55,7 @@ class OfMethod(Generic[Config]):
     """folder for audit.json and the picture; audits/METHOD-PRESET if left out"""
     json: bool = False
     """print JSON"""
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+    data: Annotated[DataOptions, parser.FLAT] = DataOptions()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class OfFolder:
     """folder for audit.json; RUN/audit if left out"""
     json: bool = False
     """print JSON"""
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+    data: Annotated[DataOptions, parser.FLAT] = DataOptions()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,21 +100,21 @@ def command(argv: list[str]) -> int | None:
         print(__doc__.strip())
         print(f"\nflags of each: {program('audit')} METHOD --help")
         raise SystemExit(0)
-    cli.use_all_cores()
+    terminal.use_all_cores()
     if any(word == "--faults" or word.startswith("--only") for word in argv):
         return _faults(argv)
-    name, rest = cli.split_method(argv, "")
+    name, rest = parser.split_method(argv, "")
     if not name:
         raise UserError(f"name a method, a run folder or --faults first, got {' '.join(argv)}")
-    root = flags.folder_of_first_word(name)
+    root = first_word.folder_of(name)
     return _method(name, rest) if root is None else _folder(root, rest)
 
 
 def _method(method: str, argv: list[str]) -> int:
     flags: Any = OfMethod  # of which configuration is known at run time alone
     module = methods.get(method)
-    name, preset = presets.get(method, cli.peek(argv, "--preset"))
-    args = cli.parse(
+    name, preset = presets.get(method, parser.peek(argv, "--preset"))
+    args = parser.parse(
         flags[module.Config], argv, program("audit", method),
         "Attacks the mechanism of a method as a run would compile it; with --dataset and "
         f"--canaries a whole training. Presets: {', '.join(presets.all_of(method))}.",
@@ -126,18 +126,21 @@ def _method(method: str, argv: list[str]) -> int:
 
 
 def _folder(root: Path, argv: list[str]) -> int:
-    args = cli.parse(OfFolder, argv, program("audit", "RUN"),
+    args = parser.parse(OfFolder, argv, program("audit", "RUN"),
                      "Checks whether everything that a run folder says of itself is so; with "
                      "--dataset also that one record moves one unit alone.")
     out = _out(args.out, root / "audit")
     if not 0 <= args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
-    report = of_folder(root, args.dataset, args.data, _log(args.json), args.seconds)
+    request = None
+    with contextlib.suppress(UserError):  # the audit itself says what is wrong with the folder
+        request = old_runs.request_of(root)
+    report = of_folder(root, args.dataset, args.data, _log(args.json), args.seconds, request)
     return _finish(report, out, args.json)
 
 
 def _faults(argv: list[str]) -> int:
-    args = cli.parse(OfFaults, argv, program("audit"),
+    args = parser.parse(OfFaults, argv, program("audit"),
                      "Plants every fault of the catalogue, and says which attack caught it.")
     out = _out(args.out, Path("audits") / "faults")
     tests = Path(__file__).parents[2] / "tests"

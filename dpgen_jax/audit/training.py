@@ -185,7 +185,7 @@ def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
     made = planted(dataset, canaries, config.protects_clients, rng)
     with tempfile.TemporaryDirectory() as folder:
         files = RunFolder(Path(folder, "run"))
-        request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,
+        request = lifecycle.Resolved(method, "", config, target.budget, Runtime(), files.root,
                                     False, None, MonitorOptions(
                                         evaluate_every=0, progress=False))
         release = lifecycle.run(request, made.dataset, quiet, Notices(quiet))

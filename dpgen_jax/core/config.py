@@ -10,10 +10,9 @@ import re
 import types
 import typing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-import tyro
 
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
@@ -129,7 +128,7 @@ class Evaluation:
     targets: tuple[str, ...] = ()
     """tables: columns that are predicted from the others beside the label, categories or numbers;
     those of the schema if left out"""
-    by: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    by: tuple[str, ...] = dataclasses.field(default=(), metadata={"repeats": True})
     """tables: a column, or several with commas between them, for whose values the measures are
     repeated; may be given again and again"""
     fast: bool = False
@@ -140,7 +139,7 @@ class Evaluation:
     """draws of the generator and seeds of the classifiers; 3, with --fast 2"""
     inception_weights: Path | None = None
     """a safetensors file of the Inception-v3 of FID, for `fidelity.fid` (see
-    dpgen_jax/evaluation/inception.py)"""
+    dpgen_jax/evaluation/pretrained.py)"""
 
     def __post_init__(self) -> None:
         for name in ("samples", "seeds"):
@@ -199,7 +198,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _one_of(parts, value, name)
-    if kind is Any or (origin is typing.Literal and value in parts and isinstance(value, str)):
+    if kind is Any or (origin is typing.Literal and value in parts and type(value) in (str, int)):
         return value
     if isinstance(value, dict) and typing.is_typeddict(kind):
         hints = typing.get_type_hints(kind, include_extras=True)

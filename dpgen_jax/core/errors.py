@@ -31,6 +31,10 @@ class BudgetExceeded(UserError):
     exit_code = 3
 
 
+INCOMPLETE = 4
+"""The exit code of a command that wrote a release while something else failed."""
+
+
 def one_line(error: BaseException, longest: int = 1000) -> str:
     """Returns an error as a command prints it: one line, whatever names and cells it quotes.
 

@@ -592,7 +592,7 @@ def _end(code: int) -> None:
 
 
 def _exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with this error, as `cli.main` has it."""
+    """The exit code of a command that ends with this error, as `terminal.main` has it."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     if isinstance(error, OSError):

@@ -116,7 +116,7 @@ class RunFolder:
 
     @property
     def answer(self) -> Path:
-        """The flags that a purchase resulted in; if the file exists, nothing is bought again."""
+        """The result of a purchase; if the file exists, nothing is bought again."""
         return self.root / "purchase.json"
 
     @property
@@ -188,13 +188,14 @@ def existing(root: Path) -> RunFolder:
 def go_on(root: Path, **options: object) -> str:
     """Returns how to resume a run: the command that does it, or the call, with more options."""
     try:
-        typed = read_json(RunFolder(root).config).get("typed")
+        config = read_json(RunFolder(root).config)
     except UserError:
-        typed = None
-    if on_command_line() and typed:
+        config = {}
+    source = config.get("typed") or (config.get("request") or {}).get("source")
+    if on_command_line() and source:
         return program("train", resume=root, **options)
     more = "".join(f", {name}={value!r}" for name, value in options.items())
-    return f"fit(..., out={str(root)!r}, resume=True{more})"
+    return f"resume({str(root)!r}{', DATA' * (not source)}{more})"
 
 
 def environment() -> Json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Sequence
-from typing import get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
 
 import numpy as np
 
 from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import option
-from dpgen_jax.core.files import limited
+from dpgen_jax.core.files import Json, limited
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import parts, places, tfds
 from dpgen_jax.data.base import (
@@ -69,31 +69,45 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.csv(place, schema_file, test_csv, column, rows)
-    declared = _declared("csv", place, schema_file)
-    if label not in (None, declared.spec.label.name):
-        raise UserError(f"{option('label', label)}: {schema_file} has the label "
-                        f"{declared.spec.label.name or 'of no column'}; drop the option, or change "
-                        "the schema")
-    return tables.csv(place, declared, test_csv)
+    return tables.csv(place, _declared("csv", place, schema_file, label), test_csv)
 
 
 def _load_parquet(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
-                  rows_per_unit: int | None) -> Dataset:
+                  rows_per_unit: int | None, label: str | None) -> Dataset:
     """Loads a Parquet file by its schema."""
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.parquet(place, schema_file, test_csv, column, rows)
-    return frames.parquet(place, _declared("parquet", place, schema_file), test_csv)
+    return frames.parquet(place, _declared("parquet", place, schema_file, label), test_csv)
 
 
-def _declared(kind: str, place: str, schema_file: str | None) -> schema.Schema:
+def _declared(kind: str, place: str, schema_file: str | None, label: str | None) -> schema.Schema:
     """Reads the schema of a file of rows, which it needs."""
     if schema_file is None:
         raise UserError(
             f"{kind}:{place} needs {option('schema', 'FILE.yaml')}, which declares its columns; "
             "draft one with "
             + program("schema", place, label="COLUMN", out="schema.yaml"))
-    return schema.read(schema_file)
+    declared = schema.read(schema_file)
+    require_label(label, declared, schema_file)
+    return declared
+
+
+def require_label(label: str | None, declared: schema.Schema, name: str) -> None:
+    """Refuses another label than that of a schema.
+
+    Args:
+        label: The label that was stated, or None.
+        declared: The schema.
+        name: Its name.
+
+    Raises:
+        UserError: They differ.
+    """
+    if label not in (None, declared.spec.label.name):
+        raise UserError(f"{option('label', label)}: {name} has the label "
+                        f"{declared.spec.label.name or 'of no column'}; drop the option, or change "
+                        "the schema")
 
 
 def _load_tfds(name: str, classes: int | None, image_size: int | None, download: bool,
@@ -122,7 +136,8 @@ SOURCES = {
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
                                         "label")),
-    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
+    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
+                                              "label")),
     "adult": Source(tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
@@ -200,17 +215,41 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
                    "download": download, "resize": resize, "split": split, "per_class": per_class,
                    "unit": unit, "rows_per_unit": rows_per_unit, "label": label,
                    "background": background}
-        accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
-        for name, value in options.items():
-            if value not in (None, False, ()) and name not in accepted:
-                raise UserError(f"{option(name)} does not apply to {kind}; drop the option")
+        require_applicable(kind, options)
         at = [place] if place else []
         data = with_names(source.load(*at, *(options[name] for name in source.options)), names)
-        recorded = {"kind": kind, **options, "test_fraction": test_fraction}
         known = data.content or places.content(kind, place)
-        data = dataclasses.replace(data, content=known, options={
-            name: recorded[name] for name in ("kind", *RECORDED) if recorded[name] is not None})
+        data = dataclasses.replace(data, content=known, options=recorded(
+            kind, {**options, "test_fraction": test_fraction}))
         return parts.hold_out(data, test_fraction) if test_fraction else data
+
+
+def require_applicable(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that a kind of data set does not take.
+
+    Args:
+        kind: The kind, a key of `SOURCES`.
+        options: The options by name, of which those that are None, False or empty are not stated.
+
+    Raises:
+        UserError: One is stated.
+    """
+    accepted = {*SOURCES[kind].options, "test_fraction", "max_gb"}
+    accepted |= {"class_names"} if "classes" in accepted else set()
+    for name, value in options.items():
+        if value not in (None, False, ()) and name not in accepted:
+            raise UserError(f"{option(name)} does not apply to {kind}; drop the option")
+
+
+def recorded(kind: str, options: Mapping[str, Any]) -> Json:
+    """Returns the options that a run records: those that decide which records there are.
+
+    Args:
+        kind: The kind of data set.
+        options: The options by name.
+    """
+    return {"kind": kind} | {name: options[name] for name in RECORDED
+                             if options.get(name) is not None}
 
 
 def content(spec: str) -> str:

@@ -15,7 +15,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.federated import server, wire
 from dpgen_jax.federated.flower_client import content, record_arrays
 from dpgen_jax.federated.messages import Question, Reply, Terms
-from dpgen_jax.run.planning import Request
+from dpgen_jax.run.planning import Resolved
 
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
@@ -37,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
     options = context.run_config
     terms = Terms.from_text(str(options["terms"]))
     seed = options.get("seed")
-    request = Request(terms.method, str(options["preset"]), terms.config,
+    request = Resolved(terms.method, str(options["preset"]), terms.config,
                       Budget(float(options["epsilon"]), float(options["delta"])),
                       out=Path(str(options["out"])), resume=bool(options["resume"]),
                       seed=None if seed is None else int(seed))

@@ -35,7 +35,7 @@ from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
 from dpgen_jax.run import checkpoint, loop, resume, stages
 from dpgen_jax.run.loop import affordable, require_32_bits
-from dpgen_jax.run.planning import Log, Request
+from dpgen_jax.run.planning import Log, Resolved
 from dpgen_jax.run.progress import Notices, clock, interruptible, public_seconds
 from dpgen_jax.run.stages import keeping, nothing_released
 
@@ -301,7 +301,7 @@ MIN_CLIENTS = 2
 """The fewest clients with which a run starts."""
 
 
-def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
+def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
         notices: Notices | None = None) -> Release:
     """One federated run, from the terms to the release folder.
 
@@ -376,7 +376,7 @@ class Session:
         log: Prints a line of the run.
     """
 
-    request: Request
+    request: Resolved
     terms: Terms
     method: Method
     files: RunFolder

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-import tyro
 from jax.flatten_util import ravel_pytree
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
@@ -49,7 +48,8 @@ class Config(DpSgd):
     network: Literal["cnn", "opacus", "mlp"] = "cnn"
     """cnn: of images; opacus: that of Opacus' MNIST example, which the paper took; mlp: of rows of
     a table, and of features of a public network"""
-    channels: Annotated[tuple[int, ...], tyro.conf.arg(name="network-channels")] = (16, 32)
+    channels: tuple[int, ...] = dataclasses.field(
+        default=(16, 32), metadata={"flag": "network-channels"})
     """output channels of the two convolutions of the cnn"""
     hidden: tuple[int, ...] = ()
     """hidden layers of the mlp; none: a linear classifier"""

@@ -160,9 +160,13 @@ def public_name(dataset: str, attribute: str | None = None) -> str:
 
 
 def kind_of(dataset: str) -> str:
-    """Returns the key of `BEST` that a data set most likely has; only npz: may hold either."""
+    """Returns the key of `BEST` that a data set most likely has; only npz: may hold either.
+
+    Args:
+        dataset: KIND or KIND:PLACE, or a key of `BEST`.
+    """
     return "table" if dataset.partition(":")[0] in (
-        "csv", "parquet", "adult", "breast_cancer") else "images"
+        "table", "csv", "parquet", "adult", "breast_cancer") else "images"
 
 
 def method_for(kind: str) -> tuple[str, str]:

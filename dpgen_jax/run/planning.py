@@ -22,6 +22,7 @@ from dpgen_jax.core import hosts, run_folder, storage
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import Unit, at_most
 from dpgen_jax.core.types import Method, Private, Records, Spec, Subjects, TableSpec, UserError
@@ -40,8 +41,8 @@ from dpgen_jax.run.progress import Notices
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """One training run, as the user asked for it.
+class Resolved:
+    """A training run of which nothing is left open but what follows from its budget.
 
     Attributes:
         method: The name of a method.
@@ -60,7 +61,8 @@ class Request:
         why: Why the method and the preset were chosen; empty where the user named both.
         remarks: Lines to say behind the first one, on how the data are read.
         release_to: The address on an object store that the release is copied to; None: nowhere.
-        typed: The words of the command that started the run; none from Python.
+        stated: The request that it was resolved from, which the run folder keeps; None where there
+            was none.
     """
 
     method: str
@@ -75,9 +77,9 @@ class Request:
     accept_uncovered: bool = False
     total_epsilon: float | None = None
     why: str = ""
-    typed: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     release_to: str | None = None
+    stated: Request | None = None
 
 
 def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
@@ -332,7 +334,7 @@ def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, 
     return tuple(lines)
 
 
-def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
+def headline(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> str:
     """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
     budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
     whom = ("all records of a client" if mechanism.unit == "client" and real_clients
@@ -352,7 +354,7 @@ def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
     return f"{request.method}, preset {request.preset}: {promise}{why}"
 
 
-def unprotected_clients(request: Request, dataset: Dataset) -> tuple[str, ...]:
+def unprotected_clients(request: Resolved, dataset: Dataset) -> tuple[str, ...]:
     """Returns a line where the data name clients and the method protects records one by one."""
     if dataset.clients is None or dataset.simulated or request.config.protects_clients:
         return ()
@@ -409,7 +411,7 @@ class Declared:
         origin: How the run starts.
     """
 
-    request: Request
+    request: Resolved
     dataset: Dataset
     config: MethodConfig
     purchases: Events
@@ -456,7 +458,7 @@ class Plan:
         content: A digest of what the records were read from, for the journal only; sealed.
     """
 
-    request: Request
+    request: Resolved
     method: Method
     config: MethodConfig
     spec: Spec
@@ -486,7 +488,7 @@ class Plan:
         return self.method.mechanism.cost_depends_on_answers and not self.request.config.steps
 
 
-def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
+def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.
 
     Args:
@@ -531,7 +533,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
                     method, origin)
 
 
-def _without_class_counts(request: Request, spec: Spec) -> Request:
+def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
     """Returns the request, which buys no class counts where rows have no label."""
     if not (isinstance(spec, TableSpec) and not spec.labelled):
         return request
@@ -618,7 +620,7 @@ def plan(checked: Checked) -> Plan:
         content=Private(dataset.content))
 
 
-def public_config(request: Request, config: MethodConfig, dataset: Dataset, protected: Protected
+def public_config(request: Resolved, config: MethodConfig, dataset: Dataset, protected: Protected
                   ) -> Json:
     """Returns the content of a run's config.json, none of which depends on a record."""
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
@@ -637,7 +639,7 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
         described["bought_from"] = to_json(protected.bought_from)
     # What was bought of a table stands in its schema.
     bought = dataset.options.get("kind") == "folder" and dataset.bought
-    return described | ({"typed": list(request.typed)} if request.typed else {}) | (
+    return described | ({"request": request.stated.to_json()} if request.stated else {}) | (
         {"bought": list(dataset.bought)} if bought else {}) | (
         {"judged_by": judge} if (judge := monitor.judge_identity(request.monitor)) else {})
 

@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 from dpgen_jax.core import hosts
-from dpgen_jax.core.cli import INCOMPLETE
 from dpgen_jax.core.console import Guarded, in_notebook, tell
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import INCOMPLETE, option
 from dpgen_jax.core.files import Json
 
 TICK, SILENCE = 1.0, 60.0

@@ -109,7 +109,7 @@ def test_a_generator_that_does_not_is_not():
     (["dpmerf", "--black-box", "--dataset", "breast_cancer", "--canaries", "9999"],
      "--canaries is 9999; here it is 1 to")])
 def test_what_cannot_be_attacked_is_said(words, said, monkeypatch):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
     with pytest.raises(UserError, match=said):
         command_line.command(words)
 

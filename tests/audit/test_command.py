@@ -22,14 +22,14 @@ from dpgen_jax.core.errors import UserError
     pytest.param(["dpmerf", "--dataset", "breast_cancer", "--canaries", "9999"],
                  "--canaries is 9999", marks=pytest.mark.slow)])
 def test_bad_input_gets_a_line(words, said, monkeypatch):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
     with pytest.raises(UserError, match=said):
         command_line.command(words)
 
 
 @pytest.mark.parametrize("command", [account.command, command_line.command])
 def test_a_run_that_is_not_there_is_no_unknown_method_alone(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
     (tmp_path / "first-run").mkdir()
     with pytest.raises(UserError) as error:
         command([str(tmp_path / "first-rum"), "--json"])
@@ -72,7 +72,7 @@ def test_a_call_gives_findings(capsys):
 
 @pytest.mark.slow
 def test_a_mechanism_and_a_configuration_without_noise(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    monkeypatch.setattr(command_line.terminal, "use_all_cores", lambda: None)
 
     def ran(out, *words):
         code = command_line.command([*words, "--out", str(out)])

@@ -16,7 +16,7 @@ from benchmarks.systems import half_width
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
-from dpgen_jax.evaluation import scores
+from dpgen_jax.evaluation.results import summary
 
 pytestmark = pytest.mark.long
 
@@ -138,7 +138,7 @@ def test_a_quick_row_is_the_mean_of_three_trainings(tmp_path, monkeypatch, secon
     def row(args, method, data, epsilon, number=0):
         numbers.append(number)
         return done(method, epsilon, 0.5, seconds) | {
-            "gen2real": {"cnn": {"accuracy": scores.summary([0.5 + number / 10])}}, "fidelity": {}}
+            "gen2real": {"cnn": {"accuracy": summary([0.5 + number / 10])}}, "fidelity": {}}
 
     monkeypatch.setattr(systems, "row", row)
     found = systems.repeated(parsed(tmp_path, *words), "mixture", "mnist", 1.0)
@@ -263,7 +263,7 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
     assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
     folder, commands, words = tmp_path / "run" / "evaluation-fast", [], ("--dataset", "glyphs")
     folder.mkdir(parents=True)
-    gen2real = json.dumps({name: {"accuracy": scores.summary([0.5, 0.6])}
+    gen2real = json.dumps({name: {"accuracy": summary([0.5, 0.6])}
                            for name in ("cnn", "mlp")})
     (folder / "metrics.json").write_text(f'{{"gen2real": {gen2real}}}')  # of an earlier version
     monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))

@@ -14,9 +14,9 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.run import lifecycle
-from dpgen_jax.run.planning import Request
+from dpgen_jax.run.planning import Resolved
 
 pytestmark = pytest.mark.long
 
@@ -73,7 +73,7 @@ def test_the_training_of_a_federation_goes_on_after_ctrl_c(tmp_path, monkeypatch
             signal.raise_signal(signal.SIGINT)
         return draw(self, shape)
 
-    request = lifecycle.Request("datalens", None, runs.CONFIG, runs.BUDGET,
+    request = lifecycle.Resolved("datalens", None, runs.CONFIG, runs.BUDGET,
                                 runs.RUNTIME, tmp_path / "run")
     records = from_arrays(*runs.images(), 3)
     monkeypatch.setattr(OsBits, "draw", interrupted)
@@ -104,7 +104,7 @@ def trained(monkeypatch):
 
 
 def measured(repeats):
-    request = Request("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
+    request = Resolved("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
     return images.measured(request, None, repeats, images.Protocol())
 
 
@@ -133,7 +133,7 @@ def test_a_finished_run_is_not_taken_for_one_of_a_changed_preset(tmp_path, monke
     dataset, config = types.SimpleNamespace(name="mnist"), {"steps": 50, "net": {"width": 8}}
 
     def train(changed=None, epsilon=1.0):
-        return images.train(Request("dpmerf", "mnist", config | (changed or {}),
+        return images.train(Resolved("dpmerf", "mnist", config | (changed or {}),
                                     Budget(epsilon, 1e-5), None, tmp_path), dataset)
 
     (tmp_path / "benchmark").mkdir()

@@ -15,10 +15,11 @@ from refusals import refused
 from benchmarks import small_femnist, table_presets
 from dpgen_jax import data, evaluate, fit, methods, presets, train
 from dpgen_jax.accountant import composition
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.data.images import photographs
-from dpgen_jax.run import fitting
+from dpgen_jax.run import resolve
 
 ALL = [(method, name) for method in methods.NAMES for name in presets.all_of(method)]
 PHOTOGRAPHS = [(method, name) for method, name in ALL if presets.all_of(method)[name].kind]
@@ -107,7 +108,7 @@ LOADED: dict = {}
 @pytest.mark.parametrize(("method", "name"), PHOTOGRAPHS)
 def test_size_and_records_of_photographs(method, name, roots):
     preset = preset_of(method, name)
-    options = dataclasses.asdict(fitting.preset_options(preset, roots[preset.kind]))
+    options = dataclasses.asdict(resolve.preset_options(preset, roots[preset.kind]))
     assert options["image_size"] == (32 if preset.spec.height == 32 else 64)
     if preset.kind == "places365":
         assert preset.records == options["per_class"] * preset.spec.classes == 120_000
@@ -157,7 +158,7 @@ def test_teachers_of_datalens_hold_what_its_batch_says():
 
 
 def options_of(*words):
-    return train.parse("gpate", list(words)).data
+    return train_flags.parse("gpate", words)[0].data
 
 
 def test_a_preset_asks_for_its_size_and_label():
@@ -184,7 +185,7 @@ def test_images_of_another_size_are_refused(tmp_path):
             "to keep theirs", train.command, words)
     preset = preset_of("gpate", "gender-s-eps1")
     for size in (12, 32):
-        read = fitting.load_preset_data("gender-s-eps1", preset, words[-1],
+        read = resolve.load_preset_data("gender-s-eps1", preset, words[-1],
                                         DataOptions(image_size=size))
         assert read.spec == ImageSpec(size, size, 3, 2)
         (note,) = read.private_notes
@@ -193,8 +194,8 @@ def test_images_of_another_size_are_refused(tmp_path):
 
 def test_a_preset_for_tables_says_nothing_of_images():
     preset, glyphs = preset_of("gpate", "table"), loaded("glyphs")
-    fitting.require_size("table", preset, glyphs, None)
-    assert fitting.noted_preset_data("table", preset, glyphs) is glyphs
+    resolve.require_size("table", preset, glyphs, None)
+    assert resolve.noted_preset_data("table", preset, glyphs) is glyphs
 
 
 TOY = {"generator": "--generator.latent 6 --generator.hidden 8 --generator.channels 4",

@@ -7,7 +7,7 @@ from refusals import refused
 from dpgen_jax import schema as schema_command
 from dpgen_jax import train
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
-from dpgen_jax.core import cli
+from dpgen_jax.cli import parser
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import load
 from dpgen_jax.data.table import schema
@@ -31,7 +31,7 @@ def run(tmp_path, monkeypatch):
     def inner(*flags):
         said = []
         argv = ["d.csv", *flags]
-        schema_command.run(cli.parse(schema_command.Flags, argv, "schema", ""), said.append)
+        schema_command.run(parser.parse(schema_command.Flags, argv, "schema", ""), said.append)
         return said
     return inner
 

@@ -28,7 +28,7 @@ from dpgen_jax.federated.client import Client, Seat, open_client
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.resnet import CriticNet, ResNetNet
-from dpgen_jax.run.planning import Request
+from dpgen_jax.run.planning import Resolved
 
 SPEC = ImageSpec(8, 8, 1, 3)
 CLIENTS, STEPS, SEED = 3, 4, 7
@@ -44,8 +44,8 @@ def config(**fields) -> gswgan.Config:
         "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)} | fields)
 
 
-def request(out: Path, **fields) -> Request:
-    return Request("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
+def request(out: Path, **fields) -> Resolved:
+    return Resolved("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
                    False, SEED)
 
 

@@ -109,7 +109,7 @@ def in_process(root, rows):
         clients = [stack.enter_context(open_client(
             root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, seat=Seat(i, fed.SEED),
             method=terms.build())) for i in range(fed.CLIENTS)]
-        request = lifecycle.Request(
+        request = lifecycle.Resolved(
             "gswgan", "federated", terms.config, fed.BUDGET, out=root / "twin", seed=fed.SEED
         )
         return server.run(request, fed.SPEC, fed.Together(clients, spoil), lambda line: None)

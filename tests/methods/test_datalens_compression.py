@@ -17,7 +17,7 @@ from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import account, presets
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import datalens
 
@@ -161,7 +161,7 @@ def test_the_noise_of_the_paper_allows_d2p_fed_a_single_step():
 def test_account_states_what_a_preset_costs(capsys, monkeypatch, way):
     monkeypatch.setattr(sys, "argv", ["account", "datalens", "--preset", f"mnist-eps1-{way}",
                                       "--json"])
-    cli.main(account.command)
+    terminal.main(account.command)
     stated = json.loads(capsys.readouterr().out)
     assert stated["proven"]["steps"] == 50
     assert stated["proven"]["epsilon"] == pytest.approx(1, abs=2e-3)

@@ -30,7 +30,7 @@ def train(root, said=None, config=CONFIG, **fields):
     data = Dataset("noise", SPEC, rng.integers(0, 256, (20, *SPEC.shape), dtype=np.uint8),
                    (np.arange(20) % 3).astype(np.int32))
     runtime = Runtime(devices=1, steps_per_call=fields.pop("steps_per_call", 1))
-    request = lifecycle.Request(
+    request = lifecycle.Resolved(
         "dpmerf", "mine", config, Budget(3.0, 1e-3), runtime, root, seed=5, **fields
     )
     return lifecycle.run(request, data, (said if said is not None else []).append)

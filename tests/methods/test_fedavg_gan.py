@@ -167,7 +167,7 @@ def test_presets_keep_their_epsilon(name):
 
 def fit(root, data, clients=None, budget=BUDGET, **fields):
     data, config = planning.federated(data, changed(**fields), clients)
-    request = lifecycle.Request(
+    request = lifecycle.Resolved(
         "fedavg_gan", "glyphs", config, budget, Runtime(devices=1, chunk=2), root
     )
     return lifecycle.run(request, data, lambda line: None)

@@ -125,7 +125,7 @@ def run(root, monkeypatch, resume=False):
     monkeypatch.setattr(loop, "compile_block", lambda method, where: block(METHOD, where))
     monkeypatch.setattr(stages, "write_pictures", lambda *_: None)
     runtime = Runtime(devices=1, chunk=1, steps_per_call=2, checkpoint_minutes=0)
-    request = lifecycle.Request(
+    request = lifecycle.Resolved(
         "gpate", "mnist-eps1", CONFIG, BUDGET, runtime, root, resume, seed=3)
     return lifecycle.run(request, Dataset("rows", TABLE, *DATA), lambda line: None)
 

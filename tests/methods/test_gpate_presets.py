@@ -5,8 +5,9 @@ import math
 
 import pytest
 
-from dpgen_jax import presets, train
+from dpgen_jax import presets
 from dpgen_jax.accountant import composition
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import gpate
@@ -53,7 +54,8 @@ def test_an_old_name_of_a_preset_is_reported_once(capsys):
         assert presets.get("gpate", f"{name}-paper") == (name, ALL[name])
         assert capsys.readouterr().err == f"note: preset {name}-paper of gpate is now {name}\n"
         assert f"{name}-paper" not in ALL
-    args = train.parse("gpate", ["--dataset", "glyphs", "--preset", "mnist-eps1-paper"])
+    args, _ = train_flags.parse("gpate", [
+        "--dataset", "glyphs", "--preset", "mnist-eps1-paper"])
     assert args.preset == "mnist-eps1" and capsys.readouterr().err.count("is now") == 1
 
 

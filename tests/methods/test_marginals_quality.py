@@ -25,7 +25,8 @@ def no_pictures(monkeypatch):
 
 def synthetic(dataset, preset, root, epsilon=1.0):
     config = presets.get("marginals", preset)[1].config
-    request = lifecycle.Request("marginals", preset, config, Budget(epsilon, 1e-5), Runtime(), root)
+    request = lifecycle.Resolved(
+        "marginals", preset, config, Budget(epsilon, 1e-5), Runtime(), root)
     return lifecycle.run(request, dataset, lambda line: None).encoded(10_000)
 
 

@@ -205,7 +205,7 @@ def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch)
     config = dataclasses.replace(small.CONFIG, teachers=10, decode="majority", steps=None)
     files, said = RunFolder(tmp_path / "run"), []
     lifecycle.run(
-        lifecycle.Request(
+        lifecycle.Resolved(
             "pategan", "table", config, Budget(4.0, 1e-3), RUNTIME, files.root, False, 1
         ),
         Dataset("people", small.TABLE, *small.rows(60)),

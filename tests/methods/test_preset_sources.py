@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpgen_jax import account, methods, presets
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 
 ROOT = Path(__file__).parents[2]
 ALL = [(method, name) for method in methods.NAMES for name in presets.all_of(method)]
@@ -66,7 +66,7 @@ def test_the_papers_that_are_cited_are_cited_by_some_preset():
 @pytest.mark.parametrize("method", methods.NAMES)
 def test_the_command_lists_the_presets_and_what_differs(method, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["account", method, "--presets"])
-    cli.main(account.command)
+    terminal.main(account.command)
     lines = capsys.readouterr().out.splitlines()
     for name, preset in presets.all_of(method).items():
         at = next(i for i, line in enumerate(lines) if line.startswith(f"{name}: epsilon"))
@@ -88,7 +88,7 @@ def test_federated_gswgan_as_published_costs_what_is_stated_beside_it(monkeypatc
     """The proven epsilon of its noise and steps, the paper's, and the lines that name both."""
     monkeypatch.setattr("sys.argv", ["account", "gswgan", "--preset", "femnist-published",
                                      "--json"])
-    cli.main(account.command)
+    terminal.main(account.command)
     shown = json.loads(capsys.readouterr().out)
     rows = json.loads((ROOT / "benchmarks/results/claimed.json").read_text())["results"]["settings"]
     row = next(row for row in rows if row["system"] == "gswgan, federated")

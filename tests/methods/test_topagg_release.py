@@ -97,7 +97,7 @@ def test_a_table_within_its_budget(tmp_path):
     x = (y[:, None] / 2 * 0.8 + rng.uniform(0, 0.2, (90, 2))).astype(np.float32)
     config = Config(batch=90, hidden=(8,), steps=30, learning_rate=4.0)  # all: no draw
     release = lifecycle.run(
-        lifecycle.Request(
+        lifecycle.Resolved(
             "topagg_sgd", "glyphs", config, Budget(40.0, 1e-3), Runtime(devices=1), tmp_path / "run"
         ),
         Dataset("rows", TABLE, x, y),
@@ -113,7 +113,7 @@ def test_class_counts_are_of_no_use_to_it(tmp_path):
     x, y = images(90)
     with pytest.raises(UserError, match="class_epsilon is 0.5, and a classifier draws no labels"):
         lifecycle.run(
-            lifecycle.Request(
+            lifecycle.Resolved(
                 "topagg_sgd",
                 "glyphs",
                 Config(**FIELDS),

@@ -12,7 +12,7 @@ from dpgen_jax import presets
 from dpgen_jax.accountant.events import EpsilonDeltaEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.audit.findings import Finding, Verdict
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec
 from dpgen_jax.release import documents, guarantee
@@ -59,7 +59,7 @@ def test_every_text_on_a_release_is_an_upper_bound():
 
 
 def test_so_are_those_of_commands(capsys):
-    cli.print_record({"spent": {"epsilon": 0.12345649, "sigma": 0.12345649}}, False)
+    terminal.print_record({"spent": {"epsilon": 0.12345649, "sigma": 0.12345649}}, False)
     assert capsys.readouterr().out.split() == ["spent:", "epsilon", "0.123457,", "sigma",
                                                "0.123456"]
 
@@ -80,7 +80,7 @@ def test_what_two_records_of_a_person_are_covered_by(epsilon, two):
 def test_so_are_those_of_votes_budgets_and_audits(capsys, tmp_path):
     """A claim of 1.0000004 was printed as 1."""
     shown = {"epsilon_without_it": 1.0000004, "own_cost_rdp": 0.10000004, "spent": 2.0000004}
-    cli.print_record({"data_dependent_epsilon": shown}, False)
+    terminal.print_record({"data_dependent_epsilon": shown}, False)
     assert re.findall(r"[\d.]+(?=,|\n)", capsys.readouterr().out) == ["1.00001", "0.100001",
                                                                      "2.00001"]
     line = Finding(check="", verdict=Verdict.HOLDS, detail="", seconds=0, measure="epsilon",

@@ -20,7 +20,7 @@ import small_datalens
 from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.core import cli, files, run_folder
+from dpgen_jax.core import errors, files, run_folder
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.release import plots
@@ -91,7 +91,7 @@ def test_what_fails_beside_the_release_costs_itself_alone(tmp_path, monkeypatch,
         train, "datalens", "--dataset", f"npz:{tmp_path / 'noise.npz'}", *runs.FLAGS, "--steps",
         STEPS, "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", tmp_path / "run")
     warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert code == cli.INCOMPLETE == 4 and "Traceback" not in err
+    assert code == errors.INCOMPLETE == 4 and "Traceback" not in err
     last = [line for line in out.splitlines() if not line.startswith("samples: ")][-1]
     assert last.startswith(f"release: {tmp_path / 'run/release'} (")
     assert len(warnings) == len(wanted)

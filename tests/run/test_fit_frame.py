@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from prepared import prepared
 from test_newcomer import QUICK
 
 import dpgen_jax as dg
-from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import UserError
@@ -48,14 +48,13 @@ def bought(tmp_path, monkeypatch):
 def test_a_frame_and_a_file_of_its_cells_give_the_same(bought, tmp_path):
     request, dataset = bought(frame())
     frame().to_csv(tmp_path / "cells.csv", index=False)
-    chosen = train.choose("", *train.read("", [
-        "--dataset=cells.csv", "--label=late", "--epsilon=10", "--delta=1e-5", "--test-fraction=0",
-        "--out=file"]))
+    chosen = prepared(["--dataset=cells.csv", "--label=late", "--epsilon=10", "--delta=1e-5",
+                       "--test-fraction=0", "--out=file"])
     documents = [without_ids(schema.document(str(tmp_path / run / "schema.yaml")))
                  for run in ("run", "file")]
     assert documents[1].pop("file") == {"errors": "replace"}
     assert documents[0] == documents[1] and set(documents[0]["columns"]) == set(frame().columns)
-    assert (request.method, request.out.name) == (chosen.method, "run")
+    assert (request.method, request.out.name) == (chosen.request.method, "run")
     assert dataset.spec == chosen.dataset.spec
     assert without_ids(dataset.bought) == without_ids(chosen.dataset.bought)
     np.testing.assert_array_equal(dataset.x_train, chosen.dataset.x_train)
@@ -82,11 +81,12 @@ def test_one_cell_changes_one_row_and_nothing_public(bought):
 
 @pytest.mark.parametrize(("options", "text"), [
     ({"label": "lat"}, r"label=lat: the frame has no such column, did you mean 'late'\?"),
-    ({"unit": "age", "rows_per_unit": 2}, "a frame without a schema comes with label alone"),
-    ({"y": np.zeros(N)}, "a frame without a schema comes with label alone"),
+    ({"unit": "age", "rows_per_unit": 2}, "which does not cover all rows of a unit.*nothing was"),
+    ({"unit": "age"}, "needs rows_per_unit=K"),
+    ({"y": np.zeros(N)}, "a DataFrame comes without y and classes"),
     ({"method": "gswgan"}, "gswgan has no preset for"),
     ({"epsilon": 1e-4}, "nothing was spent"),
-    ({"schema": {}}, "label names a column of a frame without a schema")])
+    ({"schema": {}}, "schema: a schema has `columns:`")])
 def test_what_does_not_fit_is_refused_before_anything_is_spent(bought, tmp_path, options, text):
     with pytest.raises(UserError, match=text):
         bought(frame(), **options)
@@ -111,7 +111,7 @@ def test_the_method_is_named_once(bought):
         dg.fit("dpmerf", frame(), method="dpmerf")
     with pytest.raises(UserError, match="data come alone"):
         dg.fit(frame(), frame())
-    with pytest.raises(UserError, match="label names a column of a DataFrame, and the data are a"):
+    with pytest.raises(UserError, match="label is of a table, and the data are a Series"):
         dg.fit(frame()["age"], label="age")
     request, _ = bought(frame(), method="dpmerf")
     assert request.method == "dpmerf"

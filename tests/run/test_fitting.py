@@ -48,7 +48,8 @@ def test_the_api_is_what_is_listed(capsys):
     ({"runtime": {"devices": 1}}, "runtime a dpgen_jax.Runtime"),
     ({"resume": True}, "resume=True needs out, the folder"), ({"method": "dpmer"}, "mean 'dpmerf'"),
     ({"classes": None}, "pass accept_uncovered=True"), ({"stepz": 3}, "unknown field 'stepz'"),
-    ({"schema": 3}, "schema is a int; give the path"), ({"x": FRAME}, "comes with label alone")])
+    ({"schema": 3}, "schema is a int; give the path"),
+    ({"x": FRAME}, "comes without y and classes")])
 def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
     x, y = runs.images()
     stated = {"method": "dpmerf", "x": x, "y": y, "classes": 3, "epsilon": 1.0} | words

@@ -33,7 +33,7 @@ def test_a_run_beyond_its_planned_steps_says_where_it_stands(tmp_path, monkeypat
 
     def run(resume: bool) -> tuple[int, str]:
         said: list[str] = []
-        request = lifecycle.Request("gpate", None, CONFIG, Budget(1.5, 1e-3), runs.RUNTIME,
+        request = lifecycle.Resolved("gpate", None, CONFIG, Budget(1.5, 1e-3), runs.RUNTIME,
                                     tmp_path / "run", resume)
         release = lifecycle.run(request, from_arrays(*runs.images(), 3), said.append,
                                 Notices(said.append))

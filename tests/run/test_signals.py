@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 RUNNER = """
 import os, sys, time
 from dpgen_jax import train
-from dpgen_jax.core import cli
+from dpgen_jax.cli import terminal
 from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.run import progress
 
@@ -40,7 +40,7 @@ def held(self, shape):
 OsBits.draw, progress.BURST = held, 0.0
 if sys.stdin.isatty():  # it becomes the terminal of this session
     os.close(os.open(os.ttyname(0), os.O_RDWR))
-cli.main(train.command)
+terminal.main(train.command)
 """
 WORDS = ["datalens", "--dataset", "npz:noise.npz", *runs.FLAGS, "--steps=6", "--steps-per-call=1",
          "--out=run"]

@@ -12,6 +12,7 @@ import yaml
 
 from dpgen_jax import train
 from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.cli import train_flags
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import checkpoint, lifecycle, progress
@@ -124,7 +125,7 @@ def commands(text: str) -> list[list[str]]:
 def test_the_examples_for_clusters_parse(name):
     text = (CLUSTER / name).read_text()
     (words,) = commands(text)
-    parsed = train.parse("datalens", words[1:])
+    parsed, _ = train_flags.parse("datalens", words[1:])
     assert parsed.runtime.on_term == "checkpoint" and parsed.preset == "mnist-eps1"
     assert "DPGEN_STATE" in text and "--resume" in text
     if name.endswith("yaml"):

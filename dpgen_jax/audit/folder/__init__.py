@@ -17,6 +17,7 @@ from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import go_on
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.release import contents
@@ -33,7 +34,7 @@ LIMITS = (
 
 
 def of_folder(root: Path, place: str | None = None, options: DataOptions = DataOptions(),
-              log: Log = quiet, seconds: float = 0.0) -> Report:
+              log: Log = quiet, seconds: float = 0.0, stated: Request | None = None) -> Report:
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
@@ -42,6 +43,7 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
         options: How it is read.
         log: Prints a line of the audit.
         seconds: How long the mechanism of the run is attacked too; 0: not at all.
+        stated: The request of a run of an earlier version, whose folder does not hold it.
 
     Returns:
         The report. A run that promises nothing, is not finished, or was made by another version
@@ -50,7 +52,7 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     Raises:
         UserError: A folder that is not a run, or data that cannot be read.
     """
-    folder, findings, limits = reading.opened(root), Findings(log), list(LIMITS)
+    folder, findings, limits = reading.opened(root, stated), Findings(log), list(LIMITS)
     broken = reading.attempt(lambda: folder.config)
     findings.found("config.json can be read", not broken,
                    broken or str(folder.config.get("method")))

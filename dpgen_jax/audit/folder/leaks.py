@@ -202,9 +202,9 @@ def _secrets(folder: Folder) -> tuple[list[Word], str]:
         with contextlib.suppress(ValueError, AttributeError, TypeError):  # a damaged file
             words += [(what, secret.encode()), (what, bytes.fromhex(secret))]
     dataset = str(folder.config.get("dataset") or "")
-    typed = [word.partition("=")[2] or word for word in folder.config.get("typed") or []]
-    words += [("the path of the data", word.rpartition(":")[2].encode()) for word in typed
-              if word.rpartition(":")[2].startswith("/")]
+    stated = (folder.request.source, folder.request.release_to, *folder.request.data.values())
+    words += [("the path of the data", text.rpartition(":")[2].encode()) for text in stated
+              if isinstance(text, str) and text.rpartition(":")[2].startswith("/")]
     names = {"the host's name": socket.gethostname(), "the home folder": os.path.expanduser("~")}
     with contextlib.suppress(KeyError, OSError, ImportError):
         names = {"the user's name": getpass.getuser(), **names}

@@ -15,6 +15,7 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import FEDERATION, RunFolder, read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import contents
@@ -62,10 +63,18 @@ class Folder:
     Attributes:
         root: The folder.
         whole: True for the folder of a run or a client, False for a release by itself.
+        stated: The request of a run of an earlier version, which its config.json does not hold.
     """
 
     root: Path
     whole: bool
+    stated: Request | None = None
+
+    @functools.cached_property
+    def request(self) -> Request:
+        """The request that was stated for the run; empty where it does not say."""
+        value = self.config.get("request")
+        return self.stated or Request() if value is None else Request.from_json(value, "request")
 
     @property
     def files(self) -> RunFolder:
@@ -107,7 +116,7 @@ class Folder:
 
         A run charges first: all that was read of it before is charged in a ledger that is read now.
         """
-        return Folder(self.root, self.whole) if self.in_use else self
+        return dataclasses.replace(self) if self.in_use else self
 
     @functools.cached_property
     def book(self) -> Book:
@@ -162,15 +171,19 @@ class Folder:
         return (self.release / "privacy.json").is_file()
 
 
-def opened(root: Path) -> Folder:
+def opened(root: Path, stated: Request | None = None) -> Folder:
     """Finds out what a folder is.
+
+    Args:
+        root: The folder.
+        stated: As `Folder` has it.
 
     Raises:
         UserError: It is neither a run nor a release.
     """
     names = {path.name for path in root.iterdir()} if root.is_dir() else set()
     if names & {"ledger.jsonl", "private"} or ("release" in names and "config.json" in names):
-        return Folder(root, whole=True)
+        return Folder(root, whole=True, stated=stated)
     if names & {"privacy.json", "generator.safetensors"}:
         return Folder(root, whole=False)
     raise UserError(f"{root} is neither a run nor a release: it holds no ledger.jsonl and no "

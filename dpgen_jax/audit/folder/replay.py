@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import secrets
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,8 +20,8 @@ from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder.leaks import Word
 from dpgen_jax.audit.folder.reading import Folder
-from dpgen_jax.core import cli
 from dpgen_jax.core.config import DataOptions, to_json
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records, UserError
 from dpgen_jax.data import Dataset
@@ -32,7 +32,7 @@ from dpgen_jax.private import interference
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import contents
-from dpgen_jax.run import flags, planning, undeclared
+from dpgen_jax.run import planning, reading, undeclared
 
 CHANGED, BESIDE, ROUNDS = 3, 2, 2
 """Records that are changed one after the other, units visited in addition to theirs, and rounds of
@@ -86,38 +86,23 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
 
 def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
     """The data set as the run read it, and the configuration that goes with it."""
-    place = undeclared.with_kind([f"--dataset={place}"]).place
+    place, _ = reading.with_kind(place)
     kind = place.partition(":")[0]
-    options = flags.as_read(_stated(folder, options), flags.data_options(folder.root), kind)
+    before = Request(data=undeclared.with_answer(folder.request.data, folder.root)).options()
+    options = dataclasses.replace(options, **{
+        name: value for name, value in vars(before).items()
+        if getattr(options, name) in (None, False)})
+    options = reading.as_read(options, reading.noted_options(folder.root), kind)
     spec = contents.spec(folder.config["spec"])
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
             and isinstance(spec, ImageSpec)):
         options = dataclasses.replace(options, image_size=spec.height)
     dataset = data.load(place, **vars(options))
-    alpha = cli.peek([str(word) for word in folder.config.get("typed", ())], "--alpha")
     if dataset.clients is None and folder.method_config.protects_clients:
         return planning.federated(dataset, folder.method_config,
-                                  folder.mechanism.n_units, float(alpha) if alpha else None)
+                                  folder.mechanism.n_units, folder.request.alpha)
     return dataset, folder.method_config
-
-
-@dataclasses.dataclass(frozen=True)
-class _Typed:
-    """The flags by which a run read its data."""
-
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
-    dataset: str = ""
-    """the data set"""
-
-
-def _stated(folder: Folder, options: DataOptions) -> DataOptions:
-    """The options that are stated now, and those that were typed for the run."""
-    names = [field.name for field in dataclasses.fields(DataOptions)]
-    words = flags.data_words(folder.root, names) if folder.config.get("typed") else None
-    before = cli.parse(_Typed, words or [], "audit", "").data
-    return dataclasses.replace(options, **{
-        name: getattr(before, name) for name in names if getattr(options, name) in (None, False)})
 
 
 def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findings) -> None:

@@ -19,7 +19,7 @@ from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder import promise
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
-from dpgen_jax.core import cli, run_folder
+from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.files import Json, exists
 from dpgen_jax.core.run_folder import MEANING, go_on, read_json
@@ -271,7 +271,7 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
     """The purchases that purchase.json and each schema of the run list; raises as `listed`."""
     answer, bought = undeclared.stored(folder.root), folder.files.schema
     found = [answer.bought] if answer else []
-    used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
+    used = folder.request.options().schema
     # A run may go on with a schema other than the one that it bought; both are paid for.
     places = [str(bought)] * bought.is_file()
     if used and (not places or exists(used)):

@@ -133,21 +133,6 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
     return dataclasses.replace(data, content=content_of_frame(frame))
 
 
-def from_texts(frame: pd.DataFrame, cells: Cells, schema: Schema) -> Dataset:
-    """Loads a frame by the texts of its cells, as a CSV file of them.
-
-    Args:
-        frame: The frame.
-        cells: Its cells, as `cells_of_frame` returns them without a schema.
-        schema: The schema.
-
-    Raises:
-        UserError: As `tables.csv`, with the row of the frame.
-    """
-    data = tables.table("frame", schema, [coded(schema, cells)], None)
-    return dataclasses.replace(data, content=content_of_frame(frame))
-
-
 def content_of_frame(frame: pd.DataFrame) -> str:
     """Returns a digest of a frame, whatever its schema. It is as private as the rows.
 
@@ -179,8 +164,7 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
         UserError: It is not a frame, or has two columns of one name; values have lost the
             difference between them; without a schema, times of a zone.
     """
-    _require_frame(source, frame)
-    names = each_once(source, [str(name).strip() for name in frame.columns])
+    names = each_once(source, names_of_frame(frame, source))
     rows = [f"row {first + i}" for i in range(len(frame))]
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
@@ -190,6 +174,20 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
+
+
+def names_of_frame(frame: pd.DataFrame, source: str = "frame") -> list[str]:
+    """Returns the names of a frame's columns.
+
+    Args:
+        frame: The frame.
+        source: Its name, for errors.
+
+    Raises:
+        UserError: It is not a frame.
+    """
+    _require_frame(source, frame)
+    return [str(name).strip() for name in frame.columns]
 
 
 def _require_frame(source: str, frame: object) -> None:
@@ -379,22 +377,35 @@ def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dat
                            lambda path: parquet_blocks(path, schema.spec))
 
 
-def read_parquet(path: Path, spec: TableSpec | None = None) -> Cells:
-    """Reads all cells of a Parquet file into memory, for a draft of its schema.
+def read_parquet(path: Path, spec: TableSpec | None = None, is_draft: bool = True) -> Cells:
+    """Reads all cells of a Parquet file into memory.
 
     Args:
         path: The file.
         spec: As of `parquet_blocks`.
+        is_draft: Likewise; by default for a draft of its schema.
 
     Raises:
         UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
-    for part in parquet_blocks(path, spec, is_draft=True):
+    for part in parquet_blocks(path, spec, is_draft):
         count += len(part.rows) * len(part.columns)
         files.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
         parts.append(part)
     return joined(parts)
+
+
+def parquet_names(path: Path) -> list[str]:
+    """Returns the names of a Parquet file's columns; no row is read for them.
+
+    Args:
+        path: The file.
+    """
+    with _readable(path):
+        import pyarrow.parquet
+
+        return [name.strip() for name in pyarrow.parquet.read_schema(path).names]
 
 
 def parquet_types(path: Path) -> dict[str, str]:

@@ -78,6 +78,19 @@ def joined(parts: Sequence[Cells]) -> Cells:
                                rows=[row for part in parts for row in part.rows])
 
 
+def blocks(cells: Cells) -> Iterator[Cells]:
+    """Yields a table some rows at a time, as `csv_blocks` does.
+
+    Args:
+        cells: The table.
+    """
+    size = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(cells.columns)))
+    for first in range(0, max(1, len(cells.rows)), size):
+        part = slice(first, first + size)
+        yield dataclasses.replace(cells, rows=cells.rows[part], columns={
+            name: texts[part] for name, texts in cells.columns.items()})
+
+
 @dataclasses.dataclass(frozen=True)
 class Coded:
     """Rows as numbers.

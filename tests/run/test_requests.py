@@ -1,10 +1,14 @@
-"""The words of a command as a run keeps them: paths in full, all else as it was typed."""
+"""A request as a run folder keeps it: paths in full, all else as it was."""
+
+import json
+import math
 
 import pytest
 
+from dpgen_jax.core.request import Request
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base
-from dpgen_jax.run import flags, resume
+from dpgen_jax.run import resume
 
 MANY = ",".join(f"class-{i:03d}" for i in range(100))
 
@@ -12,25 +16,25 @@ MANY = ",".join(f"class-{i:03d}" for i in range(100))
 @pytest.mark.parametrize("names", [MANY, "a,b", "a", "zero\0byte"])
 def test_names_are_no_path_however_many_they_are(names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words in (["--class-names", names], [f"--class-names={names}"]):
-        assert flags.kept_words("mixture", words) == ("mixture", f"--class-names={names}")
+    assert Request(data={"class_names": names}).to_json()["data"] == {"class_names": names}
 
 
-def test_a_file_of_names_is_kept_by_its_full_path(tmp_path, monkeypatch):
+def test_files_are_kept_by_their_full_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "names.txt").write_text("a\nb\n")
-    assert flags.kept_words("mixture",
-                            ["--class-names", "names.txt", "--dataset", "folder:nowhere"]) == (
-        "mixture", f"--class-names={tmp_path / 'names.txt'}", "--dataset=folder:nowhere")
+    (tmp_path / "glyphs").mkdir()
+    kept = Request(source="folder:nowhere", data={"class_names": "names.txt"}).to_json()
+    assert kept == {"version": 1, "source": "folder:nowhere",
+                    "data": {"class_names": str(tmp_path / "names.txt")}}
+    assert Request(source="glyphs").to_json()["source"] == "glyphs"
 
 
-def test_a_flag_that_is_given_several_times_stays_so():
-    """As `evaluate RUN --by sex --by job` is, which takes its data set from the run."""
-    before = ["--dataset=csv:a.csv", "--by", "ward", "--fast"]
-    now = ["RUN", "--by", "sex", "--by", "job", "--seeds=2"]
-    assert flags.merged_words(before, now) == [
-        "RUN", "--dataset=csv:a.csv", "--fast", "--by", "sex", "--by", "job", "--seeds=2"]
-    assert flags.merged_words(before, []) == before and flags.merged_words([], now) == now
+def test_a_request_that_a_folder_keeps_comes_back():
+    stated = Request("dpmerf", epsilon=math.inf, settings={"steps": None, "windows": [0]},
+                     data={"schema": {"columns": {}}}, accept_uncovered=False, alpha=0.5)
+    assert Request.from_json(json.loads(json.dumps(stated.to_json())), "") == stated
+    with pytest.raises(UserError, match="x.epsilon is 'much', expected"):
+        Request.from_json({"version": 1, "epsilon": "much"}, "x")
 
 
 def test_a_hundred_names_are_a_hundred_classes():

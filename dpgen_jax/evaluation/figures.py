@@ -22,8 +22,10 @@ from matplotlib.figure import Figure as Drawing
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.evaluation import marginals as tables
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.results import Finding
 from dpgen_jax.release import plots
-from dpgen_jax.release.render import Figure, is_leaf, label, number, title
+from dpgen_jax.release.render import Figure, label, number, title
 
 WIDTH = 7.9
 """Width of a figure in inches."""
@@ -36,15 +38,7 @@ STYLE: dict[Any, Any] = {
 
 
 def svg(height: float, draw: Callable[[Drawing], None]) -> bytes:
-    """Draw a figure; the same drawing gives the same bytes.
-
-    Args:
-      height: Height in inches.
-      draw: A function that draws on the empty figure.
-
-    Returns:
-      An SVG file.
-    """
+    """Return an SVG of this height in inches; the same drawing gives the same bytes."""
     with matplotlib.rc_context(STYLE):
         drawing = Drawing(figsize=(WIDTH, height), layout="constrained")
         draw(drawing)
@@ -91,15 +85,12 @@ def _thinned(rows: Sequence[Json]) -> list[Json]:
 
 
 def learning_curves(rows: Sequence[Json], not_covered: bool = False) -> Figure | None:
-    """Draw the public metrics of metrics.jsonl, a panel each.
+    """Draw the public metrics of metrics.jsonl, a panel each; None where there are none.
 
     Args:
       rows: The rows of metrics.jsonl.
       not_covered: Whether the statement names something that epsilon does not cover: records of the
         run's own may have judged it.
-
-    Returns:
-      The figure; None where there are no metrics.
     """
     rows = _thinned([row for row in rows if "step" in row])
     names = plots.scalar_names(rows)
@@ -131,12 +122,7 @@ def learning_curves(rows: Sequence[Json], not_covered: bool = False) -> Figure |
 def epsilon_curve(rows: Sequence[Json], privacy: Json) -> Figure | None:
     """Draw the epsilon spent over the steps, and the promised one.
 
-    Args:
-      rows: The rows of metrics.jsonl.
-      privacy: A statement that `documents.checked_statement` returned.
-
-    Returns:
-      The figure; None where none is promised, and where no finite epsilon was recorded.
+    None where none is promised, and where no finite epsilon was recorded.
     """
     rows = _thinned([row for row in rows if "step" in row and "epsilon" in row])
     promised = float(privacy["epsilon"])
@@ -168,9 +154,6 @@ def sample_grid(images: np.ndarray, labels: np.ndarray, names: Sequence[str] | N
       images: uint8 [n, H, W, ch].
       labels: int [n].
       names: Names of the classes; by default their numbers.
-
-    Returns:
-      The figure.
     """
     present = np.unique(labels)
     classes = present[:MAX_CLASSES]
@@ -187,29 +170,24 @@ def sample_grid(images: np.ndarray, labels: np.ndarray, names: Sequence[str] | N
                   file.getvalue())
 
 
-def utility_bars(metrics: Json) -> Figure | None:
+def utility_bars(found: Assessment) -> Figure | None:
     """Draw the main score of each classifier, trained on synthetic and on real records.
 
-    Args:
-      metrics: The content of metrics.json.
-
-    Returns:
-      The figure; None where no classifier was trained.
+    None where no classifier was trained.
     """
-    tasks = [task for task in ("gen2real", "real2real") if metrics.get(task)]
+    tasks = [task for task in ("gen2real", "real2real") if found.under(task)]
     if not tasks:
         return None
-    first = next(iter(metrics[tasks[0]].values()))
-    metric = next((m for m in ("auroc", "accuracy") if m in first), next(iter(first)))
-    names = [name for name, scores in metrics[tasks[0]].items() if metric in scores]
+    metrics = found.names(tasks[0], found.names(tasks[0])[0])
+    metric = next((name for name in ("auroc", "accuracy") if name in metrics), metrics[0])
+    names = [name for name in found.names(tasks[0]) if found.at(tasks[0], name, metric)]
 
     def draw(drawing: Drawing) -> None:
         axes, high = drawing.subplots(), 0.8 / len(tasks)
         for i, (task, colour) in enumerate(zip(tasks, (SYNTHETIC, REAL), strict=False)):
-            scores = [metrics[task].get(name, {}).get(metric, {}) for name in names]
             heights = np.arange(len(names)) + (i - (len(tasks) - 1) / 2) * high
-            axes.barh(heights, [leaf.get("mean", math.nan) for leaf in scores], high,
-                      xerr=[leaf.get("std", 0.0) for leaf in scores], color=colour,
+            means, spreads = _means([found.at(task, name, metric) for name in names])
+            axes.barh(heights, means, high, xerr=spreads, color=colour,
                       error_kw={"elinewidth": 0.9, "capsize": 2},
                       label={"gen2real": "trained on synthetic", "real2real": "trained on real"
                              }[task] + " records")
@@ -224,38 +202,40 @@ def utility_bars(metrics: Json) -> Figure | None:
                   "give.", svg(0.9 + 0.34 * len(names), draw), from_real=True)
 
 
-def attacks(membership: Json) -> Figure | None:
+def _means(findings: Sequence[Finding | None]) -> tuple[list[float], list[float]]:
+    """Return means and deviations, NaN and 0 where there is no score."""
+    return ([one.value.mean if one else math.nan for one in findings],
+            [one.value.std or 0.0 if one else 0.0 for one in findings])
+
+
+def attacks(found: Assessment) -> Figure | None:
     """Draw what membership attacks reached, with what the guarantee allows, and chance.
 
-    Args:
-      membership: The part `membership` of metrics.json.
-
-    Returns:
-      The figure; None where there was no attack.
+    None where there was no attack.
     """
-    by_attack = membership.get("attacks") or {}
-    measures = list(dict.fromkeys(name for scores in by_attack.values()
-                                  for name, leaf in scores.items() if is_leaf(leaf)))
+    scores = found.under("membership", "attacks")
+    names = found.names("membership", "attacks")
+    measures = list(dict.fromkeys(one.name for one in scores))
     if not measures:
         return None
-    allowed, chance = (membership.get(key) or {} for key in ("allowed", "chance"))
+    allowed, chance = found.attacks.allowed or {}, found.attacks.chance or {}
 
     def draw(drawing: Drawing) -> None:
         for axes, measure in zip(axes_in(drawing, len(measures), len(measures)), measures,
                                  strict=True):
-            reached = [scores.get(measure, {}) for scores in by_attack.values()]
-            axes.errorbar([leaf.get("mean", math.nan) for leaf in reached], range(len(reached)),
-                          xerr=[leaf.get("std", 0.0) for leaf in reached], fmt="o",
-                          color=SYNTHETIC, markersize=4, elinewidth=1, capsize=2, label="reached")
+            means, spreads = _means([found.at("membership", "attacks", name, measure)
+                                     for name in names])
+            axes.errorbar(means, range(len(names)), xerr=spreads, fmt="o", color=SYNTHETIC,
+                          markersize=4, elinewidth=1, capsize=2, label="reached")
             for limits, colour, style, text in ((allowed, LIMIT, "--", "allowed at most"),
                                                 (chance, REAL, "-", "chance")):
                 if isinstance(limits.get(measure), int | float):
                     axes.axvline(limits[measure], color=colour, linestyle=style, linewidth=1.2,
                                  label=text)
-            axes.set(xlim=(-0.03, 1.03), ylim=(len(reached) - 0.5, -0.5), xticks=(0, 0.5, 1))
+            axes.set(xlim=(-0.03, 1.03), ylim=(len(names) - 0.5, -0.5), xticks=(0, 0.5, 1))
             axes.set_title(_label(measure), fontsize=8)
-            axes.set_yticks(range(len(reached)), [] if axes.get_subplotspec().colspan.start else
-                            [_label(name) for name in by_attack])
+            axes.set_yticks(range(len(names)), [] if axes.get_subplotspec().colspan.start else
+                            [_label(name) for name in names])
         handles, texts = axes.get_legend_handles_labels()
         drawing.legend(handles, texts, loc="outside upper left", ncols=3, frameon=False)
 
@@ -263,17 +243,14 @@ def attacks(membership: Json) -> Figure | None:
     return Figure("Attacks beside the bound", "Points: what an attack reached, with one standard "
                   "deviation. " + (f"Allowed at most: {shown}." if shown else
                                    "The guarantee bounds nothing here."),
-                  svg(1.1 + 0.3 * len(by_attack), draw), from_real=True)
+                  svg(1.1 + 0.3 * len(names), draw), from_real=True)
 
 
 def scatter(points: Sequence[Point]) -> Figure | None:
     """Draw the scores of runs against their epsilon.
 
-    Args:
-      points: The runs; those with another metric than the first are left out, and named.
-
-    Returns:
-      The figure; None where no run has both a finite epsilon and a score.
+    Runs with another metric than the first are left out, and named. None where no run has both a
+    finite epsilon and a score.
     """
     finite = [p for p in points if math.isfinite(p.epsilon) and math.isfinite(p.score)]
     if not finite:
@@ -306,16 +283,7 @@ MAX_PAIRED, MAX_NAMES = 60, 24
 
 
 def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure:
-    """Draw the histogram of each column, the label first, if there is one.
-
-    Args:
-      spec: The schema.
-      synthetic: Synthetic cells float64 [n, K], as `evaluation.marginals` defines them.
-      test: Held-out real cells float64 [n', K].
-
-    Returns:
-      The figure.
-    """
+    """Draw the histogram of each column of two tables of cells, the label first, if any."""
     columns = tables.columns(spec)
     order = list(range(len(columns)))
     order = order[-1:] + order[:-1] if spec.labelled else order
@@ -345,14 +313,8 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figur
 def correlations(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure | None:
     """Draw heat maps of the correlations of columns whose values have an order.
 
-    Args:
-      spec: The schema.
-      synthetic: Synthetic cells float64 [n, K].
-      test: Held-out real cells float64 [n', K].
-
-    Returns:
-      Maps of synthetic and of held-out records, and of their difference; None for fewer than two
-      such columns.
+    The maps are of synthetic and of held-out records, and of their difference; None for fewer than
+    two such columns.
     """
     columns = tables.columns(spec)
     kept = [i for i, column in enumerate(columns)
@@ -370,14 +332,7 @@ def correlations(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Fi
 def distances(spec: TableSpec, synthetic: np.ndarray, real: np.ndarray, test: np.ndarray) -> Figure:
     """Draw heat maps of the total variation distances of pairs of columns from held-out records.
 
-    Args:
-      spec: The schema.
-      synthetic: Synthetic cells float64 [n, K].
-      real: Real training cells float64 [n, K], as many.
-      test: Held-out real cells float64 [n', K].
-
-    Returns:
-      Maps of synthetic and of training records; the diagonals are of single columns.
+    The maps are of synthetic and of as many training records; the diagonals are of single columns.
     """
     columns = tables.columns(spec)[-MAX_PAIRED:]
     maps = {name: tables.pairwise(cells[:, -MAX_PAIRED:], test[:, -MAX_PAIRED:], columns)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks import client_likeness as module
+from benchmarks.client_likeness import by_client
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.evaluation import fidelity as module
-from dpgen_jax.evaluation.fidelity import by_client
 
 
 class Means:

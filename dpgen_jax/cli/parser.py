@@ -1,4 +1,4 @@
-"""The command line: flags from dataclasses, one clear line for an error, exit codes, printing."""
+"""Flags from dataclasses: what is parsed, which flags were stated, and one line for an error."""
 
 from __future__ import annotations
 
@@ -6,60 +6,20 @@ import contextlib
 import dataclasses
 import io
 import itertools
-import json
-import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from dpgen_jax.core import files
-from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import as_typed, tell
-from dpgen_jax.core.errors import UserError, nearest, one_line, worded
-from dpgen_jax.core.files import Json
-from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.errors import UserError, nearest
 
 T = TypeVar("T")
-INCOMPLETE = 4
-"""exit code if a release was written but something else failed"""
 FLAT = tyro.conf.arg(name="")
 """marks a field whose own fields are flags without a prefix"""
-
-
-def main(command: Callable[[list[str]], int | None]) -> None:
-    """Runs a command on the arguments of the process, and exits as it ended.
-
-    The exit code is 0, or 2 on a usage or data error, 3 without budget for a step, 4 (which the
-    command returns) where a release was written but something else failed, 75 (likewise)
-    where a time limit ended a run that can go on, 130 after a second Ctrl-C, and 143 (129) where
-    SIGTERM (SIGHUP) ended it.
-
-    Args:
-        command: From the arguments to an exit code, None for 0.
-    """
-    for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown ends no run
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        with worded(on_command_line=True):
-            code = command(sys.argv[1:])
-        if code:
-            sys.exit(code)
-    except UserError as error:
-        tell(f"error: {one_line(error)}", sys.stderr)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(1)
-    except OSError as error:
-        tell(f"error: {one_line(error)}", sys.stderr)
-        sys.exit(UserError.exit_code)
-    except KeyboardInterrupt:
-        tell("interrupted", sys.stderr)
-        sys.exit(130)
 
 
 def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
@@ -100,11 +60,6 @@ def without_flag(argv: Sequence[str], flag: str) -> list[str]:
     return [*rest[start:], *rest[:start]]
 
 
-def renamed(old: str, new: str) -> None:
-    """Says on stderr that an old spelling of a command has a new name."""
-    tell(f"note: `{old}` is now `python -m dpgen_jax.{new}`", sys.stderr)
-
-
 def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, default: T | None = None
           ) -> T:
     """Parses arguments into a dataclass; `--help` prints and exits.
@@ -123,6 +78,7 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
         UserError: With the parser's message in one line.
     """
     args, prog = cls if default is None else default, as_typed(prog)
+    _as_shown(args)
     stated: dict[str, Any] = {} if default is None else {"default": default}
     box = io.StringIO()
     try:
@@ -137,7 +93,8 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
                         ) from None
     if unknown:
         name = unknown[0].lstrip("-").partition("=")[0].replace("_", "-")
-        known = nearest(name, _flags(args)) if unknown[0].startswith("-") else ""
+        flags = (flag for flag, _ in _flags(args))
+        known = nearest(name, flags) if unknown[0].startswith("-") else ""
         known = known.replace("mean '", "mean '--")
         raise UserError(f"Unrecognized options: {', '.join(unknown)}{known} (see: {prog} --help)")
     return typing.cast(T, parsed)
@@ -174,80 +131,79 @@ def _is_rule(row: str) -> bool:
     return bool(row) and not set(row) - set("\u2500\u2570\u256f-")
 
 
-def _with_new_names(argv: Sequence[str], args: Any) -> list[str]:
+def stated(args: Any, argv: Sequence[str]) -> dict[str, Any]:
+    """Returns the values of the flags that occur in the arguments, by field.
+
+    Args:
+        args: The dataclass that the arguments were parsed into.
+        argv: The arguments.
+
+    Returns:
+        The values; those of a field that is a dataclass are a dictionary in turn.
+    """
+    names = {word.partition("=")[0].replace("_", "-")
+             for word in _with_new_names(argv, args, quiet=True) if word.startswith("--")}
+    found: dict[str, Any] = {}
+    for flag, path in _flags(args):
+        before, dot, last = flag.rpartition(".")
+        if names & {f"--{flag}", f"--{before}{dot}no-{last}"}:
+            part, value = found, args
+            for name in path[:-1]:
+                part, value = part.setdefault(name, {}), getattr(value, name)
+            part[path[-1]] = getattr(value, path[-1])
+    return found
+
+
+def _with_new_names(argv: Sequence[str], args: Any, quiet: bool = False) -> list[str]:
     """The arguments with the flags of fields that were renamed; an old name is reported."""
     renames = {f"--{field.metadata['key']}": f"--{field.name}" for field in _fields(args)
                if "key" in field.metadata}
     words = [word.partition("=") for word in argv]
-    for old in {flag for flag, _, _ in words} & renames.keys():
+    for old in {flag for flag, _, _ in words} & renames.keys() if not quiet else ():
         tell(f"note: {old} is now {renames[old]}", sys.stderr)
     return [renames.get(flag, flag) + equals + value for flag, equals, value in words]
 
 
 def _fields(args: Any) -> Iterator[dataclasses.Field[Any]]:
-    """The fields of an instance of a dataclass, and those of its fields."""
-    for field in dataclasses.fields(args):
+    """The fields of a dataclass, or of an instance of it, and those of its fields."""
+    for field, nested, _ in _nested(args):
         yield field
-        nested = getattr(args, field.name, None)
         if dataclasses.is_dataclass(nested):
             yield from _fields(nested)
 
 
-def _flags(args: Any, prefix: str = "") -> Iterator[str]:
-    """The names of the flags of a dataclass, or of an instance of it."""
+def _nested(args: Any) -> Iterator[tuple[dataclasses.Field[Any], Any, list[Any]]]:
+    """Each field of a dataclass or of an instance of it, its type or value, and its marks."""
     hints = typing.get_type_hints(args if isinstance(args, type) else type(args),
                                   include_extras=True)
     for field in dataclasses.fields(args):
-        name = prefix + field.name.replace("_", "-")
         hint, *marks = typing.get_args(hints[field.name]) or (hints[field.name],)
-        nested = hint if isinstance(args, type) else getattr(args, field.name)
+        yield field, hint if isinstance(args, type) else getattr(args, field.name), marks
+
+
+def _as_shown(args: Any) -> None:
+    """Lets the parser show fields of dataclasses as their metadata says.
+
+    `flag` is another name of the flag, and `repeats` marks a flag whose values add up. What the
+    fields are in Python stays the same: only the annotation that tyro reads is changed.
+    """
+    kind = args if isinstance(args, type) else type(args)
+    for field, nested, _ in _nested(args):
+        marks = [tyro.conf.arg(name=name)] if (name := field.metadata.get("flag")) else []
+        marks += [tyro.conf.UseAppendAction] * ("repeats" in field.metadata)
+        if marks and field.name in kind.__annotations__:
+            hint = typing.get_type_hints(kind)[field.name]
+            kind.__annotations__[field.name] = Annotated[hint, *marks]
         if dataclasses.is_dataclass(nested):
-            yield from _flags(nested, prefix if FLAT in marks else f"{name}.")
-        else:
-            yield name
+            _as_shown(nested)
 
 
-def use_all_cores() -> None:
-    """Makes one JAX device a CPU core: small networks do not use more than one core each.
-
-    It must run before JAX touches a backend. Settings of the user in the environment stay.
-    """
-    import jax
-
-    # On a busy machine one device may wait minutes for another; XLA's own patience is 40 s.
-    os.environ["XLA_FLAGS"] = " ".join(filter(None, (
-        "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
-        "--xla_cpu_collective_call_terminate_timeout_seconds=3600",
-        # Another process may write, evaluate or post-train for longer than the usual half hour.
-        "--xla_cpu_collective_timeout_seconds=86400", os.environ.get("XLA_FLAGS"))))
-    if ("JAX_NUM_CPU_DEVICES" not in os.environ
-            and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
-        with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices
-            jax.config.update("jax_num_cpu_devices", min(16, files.cores()))
-
-
-BOUNDS = ("epsilon", "delta", "epsilon_without_it", "spent", "own_cost_rdp",
-          "may_be_too_low_with_probability", "independent", "laws of the entries")
-"""Names of numbers that are upper bounds"""
-
-
-def print_record(record: Json, as_json: bool) -> None:
-    """Prints a record to stdout.
-
-    Args:
-        record: Names and values; a value may itself be a dictionary.
-        as_json: Whether to print strict JSON, in which an infinite number is "inf".
-    """
-    if as_json:
-        print(json.dumps(to_json(record), indent=1))
-        return
-    for name, value in record.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key} {_text(key, part)}" for key, part in value.items())
-        print(f"{name.replace('_', ' ') + ':':14} {value}")
-
-
-def _text(name: str, value: object) -> str:
-    if isinstance(value, float):
-        return at_most(value) if name in BOUNDS else f"{value:.6g}"
-    return str(value)
+def _flags(args: Any, prefix: str = "", path: tuple[str, ...] = ()
+           ) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The flags of a dataclass, or of an instance of it, each with the path to its field."""
+    for field, nested, marks in _nested(args):
+        name = prefix + field.metadata.get("flag", field.name).replace("_", "-")
+        if dataclasses.is_dataclass(nested):
+            yield from _flags(nested, prefix if FLAT in marks else f"{name}.", (*path, field.name))
+        elif tyro.conf.Suppress not in marks:
+            yield name, (*path, field.name)

@@ -1,0 +1,1 @@
+"""The command line: flags to values, and lines to a terminal; nothing else imports the parser."""

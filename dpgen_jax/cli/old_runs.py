@@ -1,0 +1,61 @@
+"""Run folders of version 0.1.0, which keep the words of a command: a request of these words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.request import Request
+from dpgen_jax.core.run_folder import RunFolder, read_json
+from dpgen_jax.run import reading, undeclared
+
+
+def request_of(root: Path) -> Request:
+    """Returns what was stated for a run, of any version.
+
+    Args:
+        root: The run folder.
+
+    Raises:
+        UserError: There is no run, or it does not say how it was started, or this version has not
+            what it needs.
+    """
+    config = RunFolder(root).config
+    typed = read_json(config).get("typed") if config.is_file() else None
+    if typed is None:
+        return reading.stored_request(root)
+    if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
+        raise UserError(f"{config} is damaged: typed is no list of words; bring it back")
+    from dpgen_jax.cli import train_flags
+
+    method, *words = typed
+    words = _without_removed(method, words, root)
+    _, stated = train_flags.parse(method, words)
+    request = Request().changed(**train_flags.as_fields(stated), method=method)
+    if undeclared.stored(root) is None or RunFolder(root).waiting:
+        return request
+    # What was bought lies in the folder, wherever that is now.
+    name = "schema" if RunFolder(root).schema.is_file() else "class_names"
+    return Request().changed(**vars(request) | {
+        "data": {key: value for key, value in request.data.items() if key != name}})
+
+
+def _without_removed(method: str, words: list[str], root: Path) -> list[str]:
+    """The words without flags that this version does not have, and the run does not need.
+
+    Raises:
+        UserError: The run needs them.
+    """
+    config = read_json(RunFolder(root).config).get("config")
+    if isinstance(config, dict) and (config.get("nearest") or {}).get("images"):
+        raise UserError(f"{root} was begun when teachers without networks were a setting of "
+                        f"{method}, which is the method prototypes now: go on with that version, "
+                        "or start a new run, whose epsilon adds to this one's; what it has "
+                        "released stays as it is")
+    kept, is_removed = [], False
+    for word in words:
+        if word.startswith("--"):
+            is_removed = word.startswith(("--nearest.", "--parallel")) or (
+                method == "pategan" and word.startswith(("--frequencies", "--step-size")))
+        kept += [word] * (not is_removed)
+    return kept

@@ -1,0 +1,200 @@
+"""The flags of a training, and the request that they state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from dpgen_jax import methods, presets
+from dpgen_jax.cli import old_runs, parser
+from dpgen_jax.cli.parser import FLAT
+from dpgen_jax.core.config import DataOptions, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.hosts import Hosts
+from dpgen_jax.core.request import Request
+from dpgen_jax.presets import choice
+from dpgen_jax.run import reading, resolve
+from dpgen_jax.run.purchase import SHARE
+
+NOTHING = Request()
+DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
+               "configuration is a flag; the defaults are those of the preset.")
+Config = TypeVar("Config")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(Generic[Config]):
+    """The flags of `python -m dpgen_jax.train`, for a method whose configuration is a `Config`."""
+
+    preset: str
+    """whose values are the defaults; chosen for the data if left out"""
+    epsilon: float
+    """the promise; inf: no privacy"""
+    delta: float
+    """must lie below 1 / records"""
+    class_epsilon: float
+    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
+    config: Annotated[Config, FLAT]
+    dataset: str = "glyphs"
+    """what to train on: a file or folder, glyphs, or SOURCE:PLACE as the documentation lists data
+    sets"""
+    out: Path | None = None
+    """run folder; runs/METHOD-DATASET-TIME if left out"""
+    release_to: str | None = None
+    """an address (gs://BUCKET/FOLDER, s3://BUCKET/FOLDER) that the finished release is copied to"""
+    total_epsilon: float | None = None
+    """refuse a run with which all runs on these records, as far as this machine's journal knows
+    them, would go beyond this epsilon"""
+    resume: bool = False
+    """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
+    dry_run: bool = False
+    """say what would be trained, and with what noise; nothing is written or spent"""
+    seed: int | None = None
+    """repeats a run bit for bit; then there is NO privacy claim"""
+    schema_share: float = SHARE
+    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
+    accept_uncovered: bool = False
+    """release public fields that were read from private records, and say so in the statement"""
+    clients: int | None = None
+    """simulated clients to deal the records to: with --federated, or for a method of clients"""
+    alpha: float | None = None
+    """with --clients: how much they differ, Dirichlet(alpha) by class; evenly if left out"""
+    data: Annotated[DataOptions, FLAT] = DataOptions()
+    monitor: Annotated[MonitorOptions, FLAT] = MonitorOptions()
+    runtime: Annotated[Runtime, FLAT] = Runtime()
+    meeting: Annotated[Hosts, FLAT] = Hosts()
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainClients(Train[Config], Generic[Config]):
+    """The flags for a method whose configuration has the number of clients itself."""
+
+    clients: Annotated[int | None, tyro.conf.Suppress] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A command line of `train`, parsed.
+
+    Attributes:
+        request: What was stated of the training.
+        dry_run: Whether it is only rehearsed.
+        meeting: Where the processes of the run meet.
+        words: The flags that were stated, which must be the same for all processes.
+    """
+
+    request: Request
+    dry_run: bool
+    meeting: Hosts
+    words: tuple[str, ...]
+
+
+def call(argv: Sequence[str]) -> Call:
+    """Parses the arguments of `train`.
+
+    Args:
+        argv: The arguments. With `--resume RUN` the request is that of the run, on which lies what
+            is stated now.
+
+    Raises:
+        UserError: For arguments that are no good, and a folder that does not say how it was begun.
+    """
+    root, argv = _resumed(argv)
+    method, words = parser.split_method(argv, "")
+    if method and method not in methods.NAMES and Path(method).exists():
+        raise UserError(f"{method!r} is no method but a path: write --dataset {method}")
+    before = NOTHING if root is None else old_runs.request_of(root)
+    method = method or before.method or ""
+    source = parser.peek(words, "--dataset") or before.source
+    if source is None:
+        method = method or choice.DEMONSTRATION[0]
+    elif not method:
+        shown = choice.method_for(choice.kind_of(reading.with_kind(source)[0]))[0]
+    args, stated = parse(method or shown, words, before)
+    fields = as_fields(stated)
+    if method:
+        fields["method"] = method
+    if root is not None:
+        fields |= {"out": root, "resume": True}
+    request = before.changed(**fields)
+    return Call(request, args.dry_run, args.meeting, (method, *_said(stated)))
+
+
+def parse(method: str, words: Sequence[str], before: Request = NOTHING
+          ) -> tuple[Train[Any], dict[str, Any]]:
+    """Parses the flags of a method, whose defaults are those of a preset.
+
+    The configuration of the method is a type parameter of the flags and not a tyro subcommand:
+    subcommands would load all methods and all presets, whichever is trained.
+
+    Args:
+        method: The name of the method.
+        words: The flags.
+        before: What was stated of the run that goes on.
+
+    Returns:
+        The flags, and the values of those that were stated, by field.
+
+    Raises:
+        UserError: For an unknown method or preset, and from the parser.
+    """
+    module = methods.get(method)
+    federated = "--federated" in words or before.settings.get("federated")
+    dataset = "federated" if federated else (
+        parser.peek(words, "--dataset") or before.source or choice.DEMONSTRATION[1])
+    named = parser.peek(words, "--preset") or before.preset
+    name, preset = presets.get(method, named or choice.provisional(method, dataset))
+    config = preset.config if method != before.method else resolve.with_settings(
+        preset.config, before.settings, method)
+    clients = any(field.name == "clients" for field in dataclasses.fields(module.Config))
+    kind: Any = TrainClients if clients else Train
+    defaults = kind(name, preset.epsilon, preset.delta, preset.class_epsilon, config)
+    if named is not None:
+        defaults = dataclasses.replace(defaults, data=resolve.preset_options(preset, dataset))
+    known = ", ".join(presets.all_of(method))
+    args = parser.parse(kind[module.Config], words, program("train", method),
+                        f"{DESCRIPTION} Presets of {method}: {known}.", defaults)
+    stated = parser.stated(args, words)
+    if "preset" in stated:
+        stated["preset"] = name  # an old name is reported once
+    return dataclasses.replace(args, preset=name), stated
+
+
+def as_fields(stated: Mapping[str, Any]) -> Json:
+    """Returns the fields of a request that flags state.
+
+    Args:
+        stated: The values of the flags, as `parse` returns them.
+    """
+    names = {"config": "settings", "dataset": "source"}
+    parts = ("config", "data", "monitor", "runtime")
+    return {names.get(name, name): to_json(value) if name in parts else value
+            for name, value in stated.items() if name not in ("dry_run", "meeting")}
+
+
+def _resumed(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The folder of `--resume RUN`, if it is named so, and the other arguments."""
+    argv = list(argv)
+    at = next((i for i, word in enumerate(argv) if word.partition("=")[0] == "--resume"), None)
+    if at is None:
+        return None, argv
+    root, length = argv[at].partition("=")[2], 1
+    if not root and at + 1 < len(argv) and not argv[at + 1].startswith("-"):
+        root, length = argv[at + 1], 2
+    return (Path(root), argv[:at] + argv[at + length:]) if root else (None, argv)
+
+
+def _said(stated: Mapping[str, Any], before: str = "--") -> list[str]:
+    """The flags that were stated, with their values."""
+    said = []
+    for name, value in stated.items():
+        part = "" if name in ("config", "data", "monitor", "runtime", "meeting") else f"{name}."
+        said += (_said(value, before + part) if isinstance(value, dict) else
+                 [f"{before}{name}={value}".replace("_", "-")])
+    return said
