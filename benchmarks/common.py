@@ -7,8 +7,6 @@ Only `matmul_rate`, `side_by_side` and `utility_of` import JAX, so that a driver
 process for each configuration stays small and leaves the number of devices to that process.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools
@@ -143,13 +141,9 @@ def git() -> dict[str, Any]:
 
 def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any,
            where: dict[str, Any] | None = None) -> dict:
-    """Return the record of one benchmark.
+    """Return the record of one benchmark, with results as JSON values.
 
     Args:
-      name: The benchmark's module in this folder.
-      arguments: Those of the command line.
-      seeds: The seeds that were used.
-      results: What was measured, as JSON values.
       where: `machine()` called before the measurement, so that the load is not the benchmark's own.
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
@@ -307,7 +301,6 @@ class Stopwatch:
 
 
 def timing(seconds: Sequence[float]) -> dict[str, Any]:
-    """Return the median and all values of which it is the median."""
     return {"median": statistics.median(seconds), "all": list(seconds)}
 
 

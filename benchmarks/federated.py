@@ -16,8 +16,6 @@ multipliers are the papers', and the cost is what they amount to. With --out the
 stopped and started again: it goes on with what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

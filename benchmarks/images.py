@@ -155,16 +155,11 @@ def train(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Relea
         return lifecycle.load(request.out)
     release = training.run(request, dataset)
     finished.parent.mkdir(exist_ok=True)
+    kinds = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
     write_json(finished, {"steps": release.privacy["steps"], "request": means,
-                          **accelerators()})
+                          **({"accelerators": kinds} if kinds else {})})
     shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
     return release
-
-
-def accelerators() -> dict[str, list[str]]:
-    """Return the devices of JAX where they are no CPUs; else nothing."""
-    kinds = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
-    return {"accelerators": kinds} if kinds else {}
 
 
 def within(before: Any, now: Any) -> bool:

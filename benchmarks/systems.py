@@ -19,8 +19,6 @@ that a row takes minutes on a laptop; a row tells the steps of both. No preset i
 colour: each system takes the settings that a user gets who names none.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import math

@@ -13,8 +13,6 @@ results/tables-DATA-PRESET.json, of other methods than G-PATE tables-DATA-METHOD
 written after every run: the same command goes on where it stopped, another one begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -39,7 +39,6 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its runs."""
         means = {field.name: getattr(self.args, field.name)
                  for field in dataclasses.fields(self.args) if field.name not in SPEED}
         return f"{self.method}-{self.args.preset}-{digest({'method': self.method, **means})[:12]}"
@@ -75,7 +74,6 @@ def _fields(method: str) -> set[str]:
 
 
 def flags(settings: Mapping[str, str]) -> list[str]:
-    """Return settings as flags of a command."""
     words: list[str] = []
     for field, text in settings.items():
         path, _, last = field.replace("_", "-").rpartition(".")
@@ -270,5 +268,4 @@ class Sweep:
 
 
 def variants(rows: Mapping[str, Mapping[str, str]]) -> tuple[Cell, ...]:
-    """Return a cell for each name, of settings that change together."""
     return tuple(Cell({VARIANT: name}, settings) for name, settings in rows.items())

@@ -1,7 +1,5 @@
 """Cells: one table, one method and one epsilon each, with a results file of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -128,12 +126,7 @@ def delta(dataset: Dataset) -> float:
 
 
 def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
-    """Run a cell once.
-
-    Args:
-      cell: The cell.
-      index: The number of the run; the seed of the classifiers, and of sampling.
-      places: The folders.
+    """Run a cell once, with its number as the seed of the classifiers and of sampling.
 
     Returns:
       The scores, what it took and what was promised; or `error`, one line.
@@ -241,11 +234,7 @@ def known(cell: Cell, places: Places) -> dict[str, Any]:
 
 
 def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[str, Any]) -> Path:
-    """Write the results file of a cell.
-
-    Args:
-      where: The machine, as it was before the first run.
-    """
+    """Write the results file of a cell."""
     scores = [made["scores"] for made in runs if "scores" in made]
     merged = {name: summary([score[name] for score in scores if name in score])
               for name in dict.fromkeys(name for score in scores for name in score)}

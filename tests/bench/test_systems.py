@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems, systems_curves
+from benchmarks import systems, systems_curves
 from benchmarks.systems import half_width
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
@@ -226,33 +226,6 @@ def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_
     pixels = np.asarray(Image.open(path).convert("L"))
     across = pixels[pixels.shape[0] // 4]
     assert [shade for shade in range(0, 200, 20) if shade in across] == list(range(0, 200, 20))
-
-
-def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
-    commands = []
-
-    def fails(*words):
-        commands.append(words)
-        raise UserError("out of luck")
-
-    monkeypatch.setattr(embedded.common, "command", fails)
-    out = tmp_path / "results.json"
-    embedded.main(["--methods", "dpgan", "dcgan", "--out", str(out)])
-    assert commands[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
-    assert "--epsilon=10" not in commands[1]  # which has none
-    rows = read_json(out)["results"]["rows"]
-    assert [row["error"] for row in rows] == ["out of luck"] * 2
-
-
-def test_the_accuracy_of_a_classifier_is_its_own():
-    class Classifier:
-        classifies = True
-
-        def predict(self, x):
-            return x
-
-    loaded = SimpleNamespace(x_test=np.array([0, 1, 2, 2]), y_test=np.array([0, 1, 2, 0]))
-    assert embedded.accuracy(Classifier(), loaded) == 0.75
 
 
 def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it_is_missing(

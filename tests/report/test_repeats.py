@@ -27,8 +27,8 @@ class Trained:
 @pytest.fixture
 def trainings(monkeypatch):
     asked = []
-    monkeypatch.setattr(fitting, "fit", lambda method, x, y, **more: asked.append(
-        more) or Trained(method=method, **more))
+    monkeypatch.setattr(fitting, "fit", lambda data, x, y, **more: asked.append(
+        more) or Trained(**more))
     return asked
 
 

@@ -24,7 +24,7 @@ from dpgen_jax.methods import about
 from dpgen_jax.presets import choice as short_help
 from dpgen_jax.run import rehearsal
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
 
 

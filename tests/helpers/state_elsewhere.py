@@ -1,9 +1,9 @@
 """Seeded runs that are stopped twice, and each time gone on with elsewhere: a program.
 
-`python tests/state_elsewhere.py CASE FOLDER PLACES ...` makes a run of a case of `seeded` for each
-PLACES, as device,disk,host: a step with the state of its units in each place, the last one going on
-to the end. It prints a line for each run: a digest of the release, and what is left in private/. As
-a program it is compiled as a run is.
+`python tests/helpers/state_elsewhere.py CASE FOLDER PLACES ...` makes a run of a case of `seeded`
+for each PLACES, as device,disk,host: a step with the state of its units in each place, the last one
+going on to the end. It prints a line for each run: a digest of the release, and what is left in
+private/. As a program it is compiled as a run is.
 """
 
 import signal

@@ -24,7 +24,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.private import kept_votes
 from dpgen_jax.run import costs
 
-SEEDED = Path(__file__).with_name("old") / "0.1.0/image-run"
+SEEDED = Path(__file__).parents[1] / "old" / "0.1.0/image-run"
 
 
 def whole(test):
@@ -237,7 +237,7 @@ def test_the_texts_of_an_earlier_version_are_no_pass(copy):
     report = audit(copy)
     (finding,) = [f for f in report.findings if f.verdict == Verdict.UNCHECKED]
     assert report.exit_code == 6 and "wrote README.md" in finding.detail
-    assert "train --resume" in finding.advice
+    assert "resume" in finding.advice
     assert f"version {opened(copy).version}" in finding.detail
 
 

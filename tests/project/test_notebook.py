@@ -11,7 +11,7 @@ from benchmarks.papers import registry
 
 pytestmark = pytest.mark.slow
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAPERS = ("gpate", "datalens", "gswgan", "dpac")
 
 

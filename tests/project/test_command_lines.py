@@ -26,7 +26,7 @@ from test_packaging import setup_cfg
 from dpgen_jax.cli import parser
 from dpgen_jax.core import hosts
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(
     path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)])
 ELSEWHERE = "docs/how-to/federation.md"

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from dpgen_jax.version import __version__
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def setup_cfg() -> configparser.ConfigParser:

@@ -11,7 +11,7 @@ from benchmarks import systems
 from dpgen_jax import methods
 from dpgen_jax.presets import choice
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 MINUTES = 2  # of training, that a reason names
 CLASSIFIERS = ("logistic_regression", "random_forest", "gradient_boosting")
 

@@ -11,12 +11,12 @@ import pytest
 import runs
 import small_datalens
 import small_gswgan
+from published_formulas import gswgan
 
 from dpgen_jax import account, train
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
-from dpgen_jax.accountant.published import gswgan
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays

@@ -70,7 +70,7 @@ def spawn(commands, devices: int, cwd: Path, change=lambda i: {}) -> list[subpro
         cwd: Where they run.
         change: From a process's number to variables of its environment.
     """
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     started = []
     for i, words in enumerate(commands):
         with open(cwd / f"{i}.out", "w") as out, open(cwd / f"{i}.err", "w") as err:

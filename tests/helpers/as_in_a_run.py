@@ -1,7 +1,7 @@
 """Checks of programs that are compiled as a run compiles them: `conftest` sets flags
 that make other programs of the same code, so this runs in a process of its own.
 
-    python tests/as_in_a_run.py FUNCTION WORD ...      prints what the function returned, as JSON
+    python tests/helpers/as_in_a_run.py FUNCTION WORD ...   prints what it returned, as JSON
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def call(function: str, *words: Any) -> Any:
            if name not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
     if function in READ_ONLY:
         env["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    env["PYTHONPATH"] = os.pathsep.join(["tests", os.getcwd(), env.get("PYTHONPATH", "")])
+    env["PYTHONPATH"] = os.pathsep.join(["tests", "tests/methods", os.getcwd(),
+                                         env.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, str(Path(__file__)), function, *map(str, words)],
                           env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -15,7 +15,7 @@ from dpgen_jax.cli import train_flags
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 from dpgen_jax.run.progress import OUT_OF_TIME
 
-CLUSTER = Path(__file__).parents[1] / "benchmarks/cluster"
+CLUSTER = Path(__file__).parents[2] / "benchmarks/cluster"
 PYTHON = """#!/usr/bin/env bash
 echo "$@" >> "$PLACE/typed"
 trap 'exit 143' TERM

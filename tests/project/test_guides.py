@@ -15,7 +15,7 @@ import matplotlib
 import nbformat
 import pytest
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 GUIDES = ("quickstart", "your_table", "your_images", "comparing", "federation", "privacy",
           "throughput")
 

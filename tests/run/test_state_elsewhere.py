@@ -26,7 +26,10 @@ from dpgen_jax.methods import datalens
 from dpgen_jax.private import streaming, teachers
 from dpgen_jax.run import calibrate_config, capacity, checkpoint
 
-PROGRAM = Path(__file__).with_name("state_elsewhere.py")
+TESTS = Path(__file__).parents[1]
+PROGRAM = TESTS / "helpers/state_elsewhere.py"
+IMPORTS = {"PYTHONPATH": os.pathsep.join(map(str, (
+    TESTS.parent, TESTS, TESTS / "run", TESTS / "helpers")))}
 
 
 def trained(case, folder, *runs):
@@ -34,7 +37,7 @@ def trained(case, folder, *runs):
     # The digest of XLA's usual code: what the other tests compile faster has other last bits.
     done = subprocess.run([sys.executable, PROGRAM, case, folder, *runs], capture_output=True,
                           text=True, timeout=1800, check=False,
-                          env=os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"})
+                          env=os.environ | IMPORTS | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"})
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()
 
@@ -132,8 +135,8 @@ def test_a_process_that_is_killed_leaves_no_state_of_units_on_the_disk(tmp_path)
             "pathlib.Path(sys.argv[1]), 'disk', ('write', 8), "
             "die=lambda: os.kill(os.getpid(), signal.SIGKILL))")
     root = tmp_path / "disk"
-    done = subprocess.run([sys.executable, "-c", code, root], cwd=PROGRAM.parent, timeout=1800,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, root], env=os.environ | IMPORTS,
+                          timeout=1800, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert sorted(path.name for path in (root / "private").iterdir()) == [
         "checkpoints", "identity.json", "noise_digests.txt", "votes.i4"]

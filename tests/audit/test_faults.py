@@ -7,8 +7,6 @@ import planted
 import pytest
 import runs
 
-from dpgen_jax.core.types import UserError
-
 QUICK = ("batch-not-composed", "charge-after-the-draw", "settled-above-what-was-answered",
          "fixed-size-charged-as-poisson", "bits-twice-across-devices",
          "class-counts-without-a-charge")
@@ -26,9 +24,13 @@ def test_the_six_quickest_are_caught():
     assert report.last_line == "6 caught, 0 missed" and report.exit_code == 0, said
 
 
-def test_another_name_is_refused_with_the_nearest_one():
-    with pytest.raises(UserError, match="did you mean 'noise-halved'"):
-        planted.all_of(["noise-halvd"], lambda line: None)
+@pytest.mark.slow
+def test_another_name_is_refused_with_the_nearest_one(tmp_path):
+    """By the command, which finds the faults from any folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dpgen_jax.audit", "--faults", "--only", "noise-halvd"], text=True,
+        capture_output=True, cwd=tmp_path, env=runs.environment())
+    assert "did you mean 'noise-halved'" in done.stderr and done.returncode == 2
 
 
 @pytest.mark.slow
