@@ -9,21 +9,21 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.ledger import larger_counts
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.core import hosts, run_folder, storage
-from dpgen_jax.core.config import Budget, Compute, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
-from dpgen_jax.core.run_folder import RunFolder, read_json
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
@@ -34,7 +34,7 @@ from dpgen_jax.private import teachers
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import bundle, guarantee
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import capacity, loop, monitor, side_releases
+from dpgen_jax.run import capacity, loop, monitor, resume, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
@@ -397,6 +397,7 @@ class Declared:
         config: The method's configuration, with both its noise and its number of steps.
         purchases: The events of what was bought on these records, such as entries of the schema.
         method: The method of that configuration.
+        origin: How the run starts.
     """
 
     request: Resolved
@@ -404,6 +405,7 @@ class Declared:
     config: MethodConfig
     purchases: Events
     method: Method
+    origin: resume.Origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -438,7 +440,7 @@ class Plan:
         public_rows: The public records on which the monitor tests, if any.
         layout: How the units lie on the devices.
         in_memory: The bytes that the records take.
-        files: The run folder, which need not exist yet.
+        origin: How the run starts.
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
@@ -455,11 +457,16 @@ class Plan:
     public_rows: monitor.Rows | None
     layout: teachers.Layout
     in_memory: capacity.Footprint
-    files: RunFolder
+    origin: resume.Origin
     public_config: Json
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
     content: Private[str]
+
+    @property
+    def files(self) -> RunFolder:
+        """The run folder, which need not exist yet."""
+        return self.origin.files
 
     @property
     def is_open_ended(self) -> bool:
@@ -490,9 +497,11 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
                         "go on with")
     require_32_bits()
     spec = dataset.spec
+    root = request.out or run_folder.default_root(request.method, dataset.name)
+    origin = resume.decide(root, request.resume)
     bought = side_releases.purchases(dataset.bought)
-    if request.resume and request.out:
-        bought = side_releases.with_those_of(RunFolder(request.out), bought)
+    if origin.bought:
+        bought = larger_counts(bought, origin.bought)
     purchases = (*bought,
                  *monitor.judging_cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
@@ -502,29 +511,15 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
-    begun = _begun(request)
-    runtime = capacity.precision_as_begun(request.runtime, begun.get("compute"))
-    runtime = capacity.fitting(request.method, config, spec, runtime, log, begun.get("moments"))
+    runtime = request.runtime
+    if origin.compute and runtime.compute == Runtime.compute:
+        runtime = dataclasses.replace(runtime, compute=origin.compute)
+    runtime = capacity.fitting(request.method, config, spec, runtime, log, origin.moments)
     method = capacity.units_in_precision(methods.get(request.method).build(config, spec, runtime),
                                          runtime.compute)
     monitor.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
-                    method)
-
-
-def _begun(request: Resolved) -> Json:
-    """Returns the precisions in which a run that goes on began; empty where they are not noted.
-
-    Raises:
-        UserError: The run's config.json is damaged.
-    """
-    if not request.resume or request.out is None:
-        return {}
-    path = RunFolder(request.out).config
-    written = read_json(path).get("runtime", {}) if path.is_file() else {}
-    if not isinstance(written, dict):
-        raise UserError(f"{path} is damaged: its runtime is no object; bring the file back")
-    return {name: value for name, value in written.items() if value in get_args(Compute)}
+                    method, origin)
 
 
 def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
@@ -589,7 +584,7 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    root = request.out or run_folder.default_root(request.method, dataset.name)
+    root = declared.origin.files.root
     slots = unit_slots(method, declared.config, dataset)
     of_a_unit = capacity.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
@@ -607,7 +602,7 @@ def plan(checked: Checked) -> Plan:
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
         public_rows=checked.public_rows, layout=layout, in_memory=in_memory,
-        files=RunFolder(root),
+        origin=declared.origin,
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: dealt(method, declared.config, dataset, key),
         grouping=lambda key: sealing.grouping(owners(dataset, protected), key),

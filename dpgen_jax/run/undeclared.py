@@ -56,12 +56,12 @@ from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Dialect, declared_dialect
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import checkpoint, rehearsal, resolve, side_releases, spending
 from dpgen_jax.run import purchase as run_purchase
-from dpgen_jax.run.checkpoint import refuse_used
+from dpgen_jax.run import rehearsal, resolve, side_releases, spending
 from dpgen_jax.run.purchase import Wanted
 from dpgen_jax.run.rehearsal import Supposed
 from dpgen_jax.run.resolve import Chosen
+from dpgen_jax.run.resume import create, refuse_used
 
 FIXED = ("method", "data", "budget")
 """Fields that a resume may not change before the answer is there."""
@@ -209,7 +209,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     with spending.before(spending.Identity(None, purchase.content), promised, start,
                          _private) as witness:
         if not going_on:
-            checkpoint.create(purchase.root, purchase.about)
+            create(purchase.root, purchase.about)
         ledger = _ledger(files, purchase, witness) if purchase.events else None
     if ledger is None or read is not None:
         answer = _kept(files, read or draw(()))
