@@ -1,4 +1,4 @@
-"""What may be missing of data: entries of the columns of a table, and names of image classes.
+"""The parts of data that may be missing: entries of the columns of a table, and names of classes.
 
 Image folders. The set of class folders is a function of private records: one image in a folder of
 its own distinguishes neighbours. So a folder whose classes nobody declared is read by the names

@@ -137,7 +137,7 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """What nobody declared of some data, which were read.
+    """A part of some data that nobody declared; the data were read.
 
     Attributes:
         place: The source of the data, as config.json names it.
