@@ -17,8 +17,6 @@ some minutes. The record is results/accelerator.json; those of other devices, ac
 stand in the same table.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import gzip
@@ -46,7 +44,6 @@ from dpgen_jax.run.capacity import inner_jaxprs
 # done element by element is not.
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
-    """Count the operations of a function."""
     return _count(jax.make_jaxpr(function)(*shapes).jaxpr, loop_length)
 
 
@@ -114,7 +111,6 @@ def kinds(program: str) -> dict[str, str]:
 
 
 def _kind(opcodes: Iterable[str]) -> str:
-    """Return the kind of an instruction that has these opcodes in it."""
     opcodes = set(opcodes) - _FREE
     if opcodes & {"dot", "convolution"}:
         return "products"
@@ -169,11 +165,10 @@ def unit_flops(method: Method, records: Records, local_steps: int) -> int:
 
 
 def rooflines(case: dict[str, Any]) -> dict[str, float]:
-    """Measure what this device does at most: float32 and bfloat16 products, and a copy.
+    """Measure what this device does at most in a second.
 
     Returns:
-      Operations a second of batched products of each type, and
-      bytes read and written a second by a sum of an array and a number.
+      Operations of batched float32 and bfloat16 products, and bytes read and written by a copy.
     """
     size, batch = case["matmul"], 8
     result, product = {}, jax.jit(jnp.matmul)

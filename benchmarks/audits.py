@@ -11,8 +11,6 @@ after --minutes no further row begins. The noise is from the operating system: a
 a little more or less.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -112,17 +110,12 @@ def best_of_samples(row: dict[str, Any]) -> dict[str, Any]:
                key=lambda finding: finding["certified"])
 
 
-def faults_table(row: dict[str, Any]) -> str:
-    """Return every planted fault in markdown, with the attacks that caught it."""
-    caught: dict[str, list[str]] = {name: [] for name in row["facts"]["faults"]}
-    for finding in row["findings"]:
-        fault, _, attack = finding["check"].partition(" | ")
-        if fault != "no fault":
-            missed = "" if finding["verdict"] == "holds" else f" ({finding['verdict']})"
-            caught[fault].append(attack + missed)
-    return "\n".join(["| what was planted | caught by |", "| --- | --- |",
-                      *(f"| {row['facts']['faults'][name].rstrip('.')} | {', '.join(attacks)} |"
-                        for name, attacks in caught.items())])
+def caught(row: dict[str, Any], fault: str) -> list[str]:
+    """Return the attacks on a planted fault; behind one that did not catch it stands why."""
+    each = (finding["check"].split(" | ") + [finding["verdict"]] for finding in row["findings"]
+            if finding["check"].startswith(f"{fault} | "))
+    return [attack if verdict == "holds" else f"{attack} ({verdict})"
+            for _, attack, verdict in each]
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,11 +12,10 @@ of the PATE-style papers the rounds that its budget buys, and for codes that peo
 wrong in each (`codes`). It reads no data, and writes benchmarks/results/claimed.json.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from scipy.stats import binom
 
 from benchmarks import common
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import composition, published
+from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.accountant.published import Published
 from dpgen_jax.core.config import Budget
@@ -39,23 +38,6 @@ PAPERS = ("Wang et al. 2021", "Long et al. 2021, ", "README command of AI-secure
 """The beginnings of the sources of settings whose noise is printed, and whose steps are found"""
 SHARED = ("its optimiser's state is shared by all teachers that take turns in one place of the "
           "graph, so one record moves up to {} teachers, and each of them a vote")
-AUDIT = "their audit, arXiv 2406.13985"
-PATEGANS = (
-    ("the original code", 4.68, "it has no teachers: noise is added to the labels of one "
-     "discriminator, and its scale is made with an operator that is no power"),
-    ("the updated code", 2.18, "all teachers see the slice of one, and the noise is of "
-     "scale lambda where it should be of 1 / lambda"),
-    ("synthcity", 4.68, "records are dealt to teachers anew in each round, and a bracket of the "
-     "accountant counts too little"),
-    ("turing", 4.68, "it has no teachers: noise is added to the labels of one discriminator, and "
-     "all of the data trains it"),
-    ("borealis", 4.53, "its epsilon depends on the votes and is published as it is; a missing "
-     "logarithm counts too much"),
-    ("smartnoise", 4.68, "its epsilon depends on the votes and is published as it is, and the "
-     "budget is compared after the round that exceeds it"),
-)
-"""Six codes, the epsilon that their audit certified at a claimed 1, and what is wrong; 4.68 is the
-most that its 400 runs can show"""
 
 
 def settings_of_papers() -> list[dict[str, Any]]:
@@ -94,27 +76,19 @@ def codes() -> list[dict[str, Any]]:
     counted = {relation: composition.epsilon_of(((PoissonGaussianEvent(
         drawn, 600 / 55_000, relation), 30_000),), DELTA)
         for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)}
-    rows = [
-        {"code": "AI-secure/DataLens, MNIST", "claimed": 1.0,
-         "sound": exact(5000.0, votes * teachers**2, 86),
-         "how": f"its 86 steps, {teachers} teachers in one place",
-         "wrong": SHARED.format(teachers) + "; the seed of its noise is fixed and public"},
-        {"code": "reihaneh-torkzadehmahani/DP-CGAN, MNIST", "claimed": 9.6,
-         "sound": counted[Relation.REPLACE_ONE],
-         "how": "30,000 steps, replace-one; a record more or less: "
-                f"{counted[Relation.ZERO_OUT]:.1f}",
-         "wrong": "each of four weight tensors is clipped by itself, which together are twice as "
-                  "long, and the accountant takes the noise for larger by the clip"},
-        {"code": "2019ChenGong/DPImageBench, its GS-WGAN at 10", "claimed": 10.0,
-         "sound": exact(0.470, 1, 20 * 32), "how": "20 visits of 32 fakes",
-         "wrong": "the noise is calibrated to the steps and not to the fakes of a step, and every "
-                  "critic begins with the weights of the last one"},
-        {"code": "frhrdr/dp-merf, images", "claimed": 1.0, "sound": exact(5.0, 1, 1),
-         "how": "one release of multiplier 5", "wrong": "nothing that is known here, with labels "
-         "drawn uniformly"}]
-    return rows + [
-        {"code": f"{name} (PATE-GAN)", "claimed": 1.0, "certified_by_others": certified,
-         "how": AUDIT, "wrong": wrong} for name, certified, wrong in PATEGANS]
+    sound = {"AI-secure/DataLens, MNIST": exact(5000.0, votes * teachers**2, 86),
+             "reihaneh-torkzadehmahani/DP-CGAN, MNIST": counted[Relation.REPLACE_ONE],
+             "2019ChenGong/DPImageBench, its GS-WGAN at 10": exact(0.470, 1, 20 * 32),
+             "frhrdr/dp-merf, images": exact(5.0, 1, 1)}
+    fill = {"teachers": teachers, "zero_out": f"{counted[Relation.ZERO_OUT]:.1f}"}
+    rows = []
+    for code, row in common.read_yaml(__file__, "codes.yaml").items():
+        certified = row.get("certified_by_others")
+        rows.append({"code": code, "claimed": float(row["claimed"]),
+                     **({"sound": sound[code]} if certified is None else
+                        {"certified_by_others": float(certified)}),
+                     "how": row["how"].format(**fill), "wrong": row["wrong"].format(**fill)})
+    return rows
 
 
 def rows() -> dict[str, Any]:
@@ -150,6 +124,36 @@ def revealed(sigma: float, batch: int, steps: int, critics: int, delta: float = 
     return high
 
 
+def published(method: str, delta: float = DELTA, **numbers: Any) -> Published:
+    """Return the accounting of a paper at these numbers."""
+    paper = methods.published(method, SimpleNamespace(**numbers), delta)
+    assert paper is not None
+    return paper
+
+
+def datalens(top_k: int, sigma: float) -> Published:
+    """Return DataLens's accounting for batches of 15."""
+    return published("datalens", aggregate="topk", top_k=top_k, batch=15, sigma=sigma)
+
+
+def gpate(batch: int, sigma: float, sigma_threshold: float) -> Published:
+    """Return G-PATE's accounting for a projection to 10 coordinates."""
+    return published("gpate", aggregate="gnmax", batch=batch, projection=10, sigma=sigma,
+                     sigma_threshold=sigma_threshold)
+
+
+def gswgan(critics: int, sigma: float, method: str = "gswgan") -> Published:
+    """Return the accounting of GS-WGAN, or of DPAC, for batches of 32."""
+    return published(method, critics=critics, critics_per_step=1, batch=32, sigma=sigma,
+                     federated=False)
+
+
+def federated_gswgan() -> Published:
+    """Return the accounting of GS-WGAN's federated experiment."""
+    return published("gswgan", 1 / 866, critics=866, critics_per_step=1, batch=32, sigma=1.07,
+                     federated=True)
+
+
 def claims(paper: Published, steps: int) -> dict[str, float]:
     """Return the epsilon of a paper's accounting, by either conversion."""
     return {"claimed": paper.epsilon(steps), "claimed_classic": paper.epsilon(steps, "classic")}
@@ -160,24 +164,26 @@ def conversions() -> list[dict[str, Any]]:
 
     The steps are those that its target allows by the classic conversion, or that the paper ran.
     """
-    datalens, gpate = published.datalens, published.gpate
-    wor = published
     cases: list[tuple[str, Published, float, int | None]] = [
-        ("datalens, MNIST, epsilon 1", datalens(200, 15, 5000, DELTA), 1.0, None),
+        ("datalens, MNIST, epsilon 1", datalens(200, 5000), 1.0, None),
         ("datalens, MNIST, epsilon 10 (its table: k 350, sigma 900)",
-         datalens(350, 15, 900, DELTA), 10.0, None),
+         datalens(350, 900), 10.0, None),
         ("datalens, MNIST, epsilon 10 (its README: k 300, sigma 800)",
-         datalens(300, 15, 800, DELTA), 10.0, None),
-        ("gpate, MNIST, epsilon 1", gpate(15, 10, 1000, 3000, DELTA), 1.0, 232),
-        ("gpate, MNIST, epsilon 10", gpate(30, 10, 100, 600, DELTA), 10.0, None),
-        ("gswgan, MNIST", wor.gswgan(1000, 32, 1.07, DELTA), 10.0, 20000),
-        ("gswgan, CelebA", wor.gswgan(2543, 32, 0.61135, DELTA), 10.0, 20000),
-        ("gswgan, federated", wor.gswgan_federated(866, 32, 1.07, 1 / 866), 600.0, 30000),
-        ("dpcgan, MNIST", published.dpcgan(60000, 600, 1.1, 1.12, DELTA), 9.6, 30000),
-        ("dpmerf, epsilon 1", published.dpmerf(5, DELTA), 1.0, 1),
-        ("dpmerf, epsilon 0.2", published.dpmerf(25, DELTA), 0.2, 1),
-        ("dpmerf_ae, MNIST", wor.dpmerf_ae(60000, 500, 0.686, DELTA), 10.0, 2040),
-        ("fedavg_gan, Federated EMNIST", wor.fedavg_gan(866, 10, 0.01, 1 / 866), 1e7, 1000)]
+         datalens(300, 800), 10.0, None),
+        ("gpate, MNIST, epsilon 1", gpate(15, 1000, 3000), 1.0, 232),
+        ("gpate, MNIST, epsilon 10", gpate(30, 100, 600), 10.0, None),
+        ("gswgan, MNIST", gswgan(1000, 1.07), 10.0, 20000),
+        ("gswgan, CelebA", gswgan(2543, 0.61135), 10.0, 20000),
+        ("gswgan, federated", federated_gswgan(), 600.0, 30000),
+        ("dpcgan, MNIST", published("dpcgan", records=60000, batch=600, clip=1.1, sigma=1.12), 9.6,
+         30000),
+        ("dpmerf, epsilon 1", published("dpmerf", sigma=5), 1.0, 1),
+        ("dpmerf, epsilon 0.2", published("dpmerf", sigma=25), 0.2, 1),
+        ("dpmerf_ae, MNIST", published("dpmerf_ae", records=60000, batch=500, sigma=0.686), 10.0,
+         2040),
+        ("fedavg_gan, Federated EMNIST",
+         published("fedavg_gan", 1 / 866, clients=866, clients_per_round=10, sigma=0.01,
+                   federated=False), 1e7, 1000)]
     rows = []
     for name, paper, target, run in cases:
         allowed = {"steps_allowed": paper.max_steps(target),
@@ -193,8 +199,7 @@ def settings() -> list[dict[str, Any]]:
     celeba = {"critics": 2543, "steps": 20000, "batch": 32, "sigma": 0.61135}
     rows = []
     for name, s in (("MNIST, Fashion-MNIST", mnist), ("CelebA", celeba)):
-        claim = claims(published.gswgan(
-            s["critics"], s["batch"], s["sigma"], DELTA), s["steps"])
+        claim = claims(gswgan(s["critics"], s["sigma"]), s["steps"])
         rotation = math.ceil(s["steps"] / s["critics"])
         rows.append({"system": "gswgan", "data": name, **s, **claim,
                      "proven_rotation": composed(s["sigma"], rotation * s["batch"]),
@@ -205,19 +210,18 @@ def settings() -> list[dict[str, Any]]:
     for name, s, t_c in (("MNIST, Fashion-MNIST", mnist, 6000), ("CelebA", celeba, 1000)):
         before = math.ceil(t_c / s["critics"])
         after = math.ceil((s["steps"] - t_c) / s["critics"])
-        claim = claims(published.dpac(
-            s["critics"], s["batch"], s["sigma"], DELTA), s["steps"])
+        claim = claims(gswgan(s["critics"], s["sigma"], "dpac"), s["steps"])
         rows.append({"system": "dpac", "data": name, **s, "t_c": t_c, **claim,
                      "visits_rotation": before + after,
                      "proven_rotation": composed(s["sigma"], before * 32 + after * 2 * 1000),
                      "proven_rotation_as_the_paper_says": composed(
                          s["sigma"], math.ceil(s["steps"] / s["critics"]) * 32)})
-    visits, delta = math.ceil(30000 / 866), 1 / 866
-    claim = claims(published.gswgan_federated(866, 32, 1.07, delta), 30000)
+    visits = math.ceil(30000 / 866)
+    claim = claims(federated_gswgan(), 30000)
     rows.append({"system": "gswgan, federated", "data": "Federated EMNIST", "critics": 866,
                  "steps": 30000, "batch": 32, "sigma": 1.07, "visits_rotation": visits,
                  **claim,
-                 "proven_rotation": composed(1.07, visits * 32, delta)})
+                 "proven_rotation": composed(1.07, visits * 32, 1 / 866)})
     return rows
 
 
@@ -230,7 +234,7 @@ def baselines() -> list[dict[str, Any]]:
     preset = presets.get("dpcgan", "mnist-gswgan")[1]
     config = dataclasses.replace(preset.config, records=preset.records)
     events = dpcgan.mechanism(config, preset.spec).events(config.steps)
-    formula = published.dpcgan(preset.records, config.batch, config.clip, config.sigma, DELTA)
+    formula = methods.published("dpcgan", config, DELTA)
     return [{"system": "dpcgan", "preset": "mnist-gswgan", "data": "MNIST, Fashion-MNIST",
              "paper": "GS-WGAN, appendix C.4", "steps": config.steps, "batch": config.batch,
              "sigma": config.sigma, "clip": config.clip, "stated": 10.0,
@@ -239,7 +243,6 @@ def baselines() -> list[dict[str, Any]]:
 
 
 def reached() -> list[dict[str, Any]]:
-    """Return the accuracies at a proven epsilon, from the results in this folder."""
     rows = []
     for path in sorted(common.RESULTS.glob("*.json")):
         record = json.loads(path.read_text())

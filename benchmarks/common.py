@@ -7,8 +7,6 @@ Only `matmul_rate`, `side_by_side` and `utility_of` import JAX, so that a driver
 process for each configuration stays small and leaves the number of devices to that process.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools
@@ -143,13 +141,9 @@ def git() -> dict[str, Any]:
 
 def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any,
            where: dict[str, Any] | None = None) -> dict:
-    """Return the record of one benchmark.
+    """Return the record of one benchmark, with results as JSON values.
 
     Args:
-      name: The benchmark's module in this folder.
-      arguments: Those of the command line.
-      seeds: The seeds that were used.
-      results: What was measured, as JSON values.
       where: `machine()` called before the measurement, so that the load is not the benchmark's own.
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
@@ -209,14 +203,17 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
       classifiers: The classifiers; by default the networks of the papers alone.
     """
     from dpgen_jax.evaluation import utility
+    from dpgen_jax.evaluation.assessment import Assessment
+    from dpgen_jax.evaluation.results import Real, Synthetic
 
     setting = utility.SETTINGS[name]
     setting = dataclasses.replace(
         setting, n_samples=samples or setting.n_samples, seeds=seeds, tasks=tuple(tasks),
         classifiers=tuple(classifiers), optional=())
-    return utility.utility(
-        lambda n, seed: release.sample(n, seed=seed), (dataset.x_test, dataset.y_test),
-        (dataset.x_train, dataset.y_train), setting)
+    part = utility.utility(
+        Real(dataset.spec, (dataset.x_test, dataset.y_test), (dataset.x_train, dataset.y_train)),
+        Synthetic(lambda n, seed: release.sample(n, seed=seed)), setting)
+    return Assessment.of([part], {"seconds": part.seconds}).json()
 
 
 def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -304,7 +301,6 @@ class Stopwatch:
 
 
 def timing(seconds: Sequence[float]) -> dict[str, Any]:
-    """Return the median and all values of which it is the median."""
     return {"median": statistics.median(seconds), "all": list(seconds)}
 
 

@@ -51,7 +51,6 @@ class Problem:
         return jax.random.key(self.seed)
 
     def library(self, layout: Layout) -> Library:
-        """Return the library's step in a layout."""
         return Library(self.method, Private(self.records), self.key, layout, self.seed)
 
 
@@ -74,8 +73,8 @@ def built(name: str, preset: str, units: int | None = None, share: float = 1.0,
     Args:
       name: The method.
       preset: Its preset.
-      units: The number of units; a share of the preset's if left out.
-      share: That share.
+      units: The number of units; this share of the preset's if left out.
+      share: A share, above 0.
       fields: Fields of the configuration that differ.
       moments: As in `Runtime`.
       compute: As in `Runtime`.

@@ -16,8 +16,6 @@ multipliers are the papers', and the cost is what they amount to. With --out the
 stopped and started again: it goes on with what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools
@@ -33,6 +31,7 @@ from flax.serialization import msgpack_restore, msgpack_serialize, to_state_dict
 from matplotlib.figure import Figure
 
 from benchmarks import common, training
+from benchmarks.client_likeness import by_client
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import ideal_noise
@@ -44,8 +43,9 @@ from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data import clients, without_empty_slots
 from dpgen_jax.data.clients import Classifier, Range
-from dpgen_jax.evaluation import fidelity, inception
-from dpgen_jax.evaluation.fidelity import by_client
+from dpgen_jax.evaluation import fidelity, pretrained
+from dpgen_jax.evaluation.assessment import Assessment
+from dpgen_jax.evaluation.results import Real
 from dpgen_jax.run import lifecycle, planning
 
 # The two federations of the debugging task: clients believed to be sound, and suspect ones.
@@ -341,8 +341,8 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
     """Measure a release."""
     features = None
     if args.inception is not None:
-        weights = inception.load(args.inception)
-        features = lambda x: inception.features(weights, x)  # noqa: E731
+        weights = pretrained.INCEPTION.load(args.inception)
+        features = lambda x: pretrained.INCEPTION.features(weights, x)  # noqa: E731
     real, part = without_empty_slots(dataset), without_empty_slots(federation.dataset)
     row = dataclasses.asdict(case) | {
         "clients": federation.clients, "inverted_clients": federation.faulty,
@@ -350,9 +350,10 @@ def _row(case: Case, args: argparse.Namespace, federation: Federation,
         "bytes_of_a_step": bytes_of_a_step(case.method, release.config, release.spec),
         "cost": cost(case.method, release.config, release.spec, 1 / release.config.n_clients),
         "privacy": release.privacy,
-        **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
-                            (real.x_train, real.y_train), cnn,
-                            features and fidelity.Inception(features))}
+        "fidelity": Assessment.of([fidelity.fidelity(
+            [samples], Real(real.spec, (dataset.x_test, dataset.y_test),
+                            (real.x_train, real.y_train)),
+            cnn, features and fidelity.Inception(features))], {}).json()["fidelity"]}
     row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn, features)
     row.pop("not_covered_by_epsilon")
     if case.federation == "sound":

@@ -12,8 +12,6 @@ sends in a step in which it takes part. Here a client is sent a pool of fakes of
 own steps, where the papers send one batch of fakes (GS-WGAN) or the generator (Fed-Avg GAN).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -35,7 +33,6 @@ noise of Table 2, and for Fed-Avg GAN that of Figure 5 too."""
 
 def row(method: str, preset: str, fields: dict[str, Any], clients: int, spec: ImageSpec
         ) -> dict[str, Any]:
-    """Return the cost of one method as published."""
     config = dataclasses.replace(presets.get(method, preset)[1].config, **fields)
     config = config.with_clients(clients)
     return {"method": method, "clients": clients, "steps": config.steps, "noise": config.sigma,

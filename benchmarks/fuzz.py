@@ -11,8 +11,6 @@ A case is a function of its reader and its seed. Seeds count up from where the r
 same commit, results/fuzz.json, stopped; after another commit all begin again.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import time

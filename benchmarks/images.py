@@ -38,7 +38,8 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
 from dpgen_jax.evaluation import assess, utility
-from dpgen_jax.evaluation.scores import over_runs, summary
+from dpgen_jax.evaluation.assessment import over_runs
+from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run import costs, lifecycle, resolve
 
 # How releases of images are evaluated in benchmarks: part by part, each kept in a file.
@@ -55,7 +56,7 @@ class Protocol:
     classifiers: tuple[str, ...] = ("cnn", "mlp")
     seeds: int = 3
     samples: int | None = None
-    tasks: tuple[str, ...] = utility.TASKS
+    tasks: tuple[str, ...] = TASKS
 
     def name(self, part: str) -> str:
         """Return the name of the file that a part of the evaluation is kept in."""
@@ -154,16 +155,11 @@ def train(request: lifecycle.Resolved, dataset: data.Dataset) -> lifecycle.Relea
         return lifecycle.load(request.out)
     release = training.run(request, dataset)
     finished.parent.mkdir(exist_ok=True)
+    kinds = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
     write_json(finished, {"steps": release.privacy["steps"], "request": means,
-                          **accelerators()})
+                          **({"accelerators": kinds} if kinds else {})})
     shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
     return release
-
-
-def accelerators() -> dict[str, list[str]]:
-    """Return the devices of JAX where they are no CPUs; else nothing."""
-    kinds = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
-    return {"accelerators": kinds} if kinds else {}
 
 
 def within(before: Any, now: Any) -> bool:

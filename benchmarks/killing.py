@@ -1,7 +1,5 @@
 """Tiny runs of all methods, and a program that runs them and can be killed at any moment of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -10,8 +10,6 @@ and all else stays at its default. The table is drawn by a public seed; the nois
 The record holds what the run announced of its memory, beside the peak.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -41,7 +39,6 @@ def names(columns: int) -> tuple[list[str], list[str]]:
 
 
 def schema(columns: int) -> str:
-    """Return the schema of a table of so many columns."""
     numbers, categories = names(columns)
     lines = ["label: y", "columns:"]
     lines += [f"  {name}: {{kind: continuous, min: 0, max: 1000}}" for name in numbers]
@@ -116,7 +113,6 @@ def slope(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what the command line says; return 1 where a case failed."""
     script = common.Script("large_table", __doc__)
     script.add_argument("--rows", type=int, nargs="+", default=[250_000, 1_000_000])
     script.add_argument("--columns", type=int, default=20, help="the label among them")

@@ -20,8 +20,6 @@ others go on from their last checkpoint in OUT. The record and the picture are
 results/norms-DATA-SIZES.json and .png.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

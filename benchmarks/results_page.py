@@ -6,8 +6,6 @@
 So no figure is typed twice: the words stand in docs/*.jinja, the figures in the results.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -35,29 +33,7 @@ from dpgen_jax import account, methods
 
 # The tables, in Markdown.
 
-def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
-    evaluation = results(stem)["evaluation"][task]
-    return [pm_of(evaluation[name]["accuracy"]) for name in classifiers]
-
-
-def datalens_table() -> str:
-    """Returns DataLens on glyphs and MNIST."""
-    def row(stem: str) -> list[str]:
-        found = results(stem)
-        privacy, spec = found["privacy"], found["run"]["spec"]
-        data = DATA_NAMES.get(found["dataset"], found["dataset"])
-        return [f"{data}, {spec['height']} x {spec['width']}",
-                f"{found['run']['config']['teachers']:,}",
-                f"{privacy['epsilon']:g}, {privacy['delta']:g}", f"`{privacy['preset']}`",
-                *_scores(stem, "gen2real", "cnn", "mlp"), *_scores(stem, "real2real", "cnn")]
-
-    return markdown(("data", "teachers", "epsilon, delta", "preset", "CNN", "MLP",
-                     "real2real CNN"), map(row, (
-        "images-glyphs-glyphs", "images-mnist-mnist-eps1-mean", "images-mnist-mnist-eps10-mean")))
-
-
 def sweep_files() -> list[str]:
-    """Returns the names of the results of sweeps."""
     return sorted(path.stem for path in (ROOT / "benchmarks/results").glob("sweep-*.json"))
 
 
@@ -80,7 +56,6 @@ def sweep_command(stem: str) -> str:
 
 
 def sweep_table(stem: str) -> str:
-    """Returns the cells of a sweep, beside what the paper prints for them."""
     found = results(stem)
     rows, names = found["rows"], found["metrics"]
     printed = [name for name in names if any(name in row["printed"] for row in rows)]
@@ -101,52 +76,6 @@ def sweep_table(stem: str) -> str:
     return markdown(("setting", "epsilon", "steps", *(f"`{name}`" for name in names),
                      *(f"`{name}`, the paper" for name in printed), "seconds a step"),
                     map(line, rows))
-
-
-def critics_table() -> str:
-    """Returns GS-WGAN and DP-GAN-DPAC at a proven epsilon, beside the papers' CNN."""
-    rows = {"gswgan-glyphs-glyphs": "",
-            "gswgan-mnist-mnist-eps10": "gswgan:table1:mnist",
-            "gswgan-mnist-50000-mnist-eps10-long": "gswgan:table1:mnist",
-            "dpac-mnist-mnist-eps10": "dpac:table2:mnist",
-            "dpac-mnist-mnist-eps10-long": "dpac:table2:mnist",
-            "gswgan-fashion_mnist-fashion-eps10": "gswgan:table1:fashion",
-            "gswgan-fashion_mnist-fashion-eps10-long": "gswgan:table1:fashion",
-            "dpac-fashion_mnist-fashion-eps10-long": "dpac:table2:fashion"}
-
-    def row(stem: str) -> list[str]:
-        found = results(stem)
-        run = found["run"]
-        on = f" on one {found['trained_on'][0]}" if "trained_on" in found else ""
-        what = (f"{run['method']}, {run['config']['critics']} critics, {run['config']['steps']} "
-                f"steps ({found['training_seconds']:.0f} s{on})")
-        return [DATA_NAMES.get(found["dataset"], found["dataset"]), what,
-                f"{found['privacy']['epsilon']:g}", *_scores(stem, "gen2real", "cnn", "mlp"),
-                *_scores(stem, "real2gen", "cnn", "mlp"),
-                registry.ROWS[rows[stem]].paper["gen2real.cnn.accuracy"] if rows[stem] else ""]
-
-    return markdown(("data", "system", "proven epsilon", "gen2real CNN", "gen2real MLP",
-                     "real2gen CNN", "real2gen MLP", "paper's CNN at its claimed 10"),
-                    map(row, rows))
-
-
-def credit_table() -> str:
-    """Returns what was learnt of frauds from four fifths of the credit card sample."""
-    def row(found: dict[str, Any]) -> list[object]:
-        first = found.get("runs", [{}])[0]
-        shares = found["auroc"] if "case" in found else {"half": found["auroc"]}
-        about = found["case"]["about"] if "case" in found else found["about"]
-        half = [pm_of(shares["half"][name], 2) if name in shares["half"] else ""
-                for name in ("lr", "mlp")]
-        released = [pm_of(shares["released"][name], 2) if "released" in shares else ""
-                    for name in ("lr", "mlp")]
-        return [about, first.get("epsilon", ""), first.get("steps", ""),
-                len(found.get("runs", ())) or "", *half, *released]
-
-    return markdown(("rows made by", "epsilon", "steps", "runs", "LR, half frauds",
-                     "MLP, half frauds", "LR, noisy share", "MLP, noisy share"),
-                    [row(found) for found in results("credit").values()
-                     if "lr" in found["auroc"] or "case" in found])
 
 
 def _account(method: str, preset: str) -> dict[str, Any]:
@@ -172,7 +101,7 @@ def budget_table() -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
-    datalens_table, sweep_table, critics_table, credit_table, budget_table)}
+    sweep_table, budget_table)}
 
 
 # How far the systems on images are from what is published.
@@ -304,7 +233,6 @@ def _reached_images() -> list[dict[str, Any]]:
 
 
 def _fewer(row: dict[str, Any]) -> str:
-    """The flag of a row that took fewer steps than its preset."""
     return f"--steps {row['steps']}" * (row["steps"] < (row["preset_steps"] or 0))
 
 
@@ -484,7 +412,9 @@ def figures(up: str) -> dict[str, Any]:
         "embedded": {row["method"]: row for stem in ("", "-changed", "-prototypes")
                      for row in results(f"embedded-glyphs{stem}")["rows"]}.values(),
         "head": lambda *before: markdown(_head(*before), ()), "columns": CELLS,
-        "published": PUBLISHED, "spread": spread, "brief": brief, "shown_name": shown_name,
+        "published": PUBLISHED, "rows_of_papers": registry.ROWS,
+        "data_name": lambda name: DATA_NAMES.get(name, name), "spread": spread, "brief": brief,
+        "shown_name": shown_name,
         **TABLES, **DISTANCES}
 
 

@@ -8,8 +8,6 @@ and angle, in both hues, in the light and in their grain. They follow from a pub
 anybody can make the same ones.
 """
 
-from __future__ import annotations
-
 import colorsys
 import math
 import shutil
@@ -36,7 +34,6 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def names(classes: int) -> list[str]:
-    """Return the names of the classes' folders."""
     return [f"{label:03d}" for label in range(classes)]
 
 

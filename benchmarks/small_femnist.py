@@ -11,8 +11,6 @@ characters; every fourth one writes so badly that a classifier fails, and the fi
 character once more. Training and test parts are made of different digits.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -9,8 +9,6 @@ for longer, is left out. What the disk itself has to do depends on how much of t
 keeps in free memory: the bytes that were available before each process are recorded.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Sequence
@@ -26,11 +24,7 @@ PLACES = ("device", "disk")
 
 
 def measured(case: dict[str, Any]) -> dict[str, Any]:
-    """Time steps with the state in one place.
-
-    Returns:
-      The case, with seconds a step, bytes, and the peak of this process.
-    """
+    """Time steps with the state in one place; return the case with seconds, bytes and the peak."""
     available = common.available_bytes()
     problem = engine.problem(steps.METHOD, case["preset"], case["teachers"], moments="float32",
                              seed=case["seed"])

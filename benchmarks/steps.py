@@ -23,8 +23,6 @@ and G-PATE (appendix G), and writes results/epochs.json. `--processes N` times w
 processes cost beside the computation, and writes results/hosts.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools
@@ -318,8 +316,6 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, common.S
     script.add_argument("--teachers", type=int, nargs="*", default=[250, 1000, 4000])
     script.add_argument("--chunk", type=int, nargs="+", default=[1, 4])
     script.add_argument("--devices", type=int, nargs="+", default=[1, 2])
-    script.add_argument("--glyphs", action="store_true",
-                        help="the preset glyphs too, with its own number of teachers")
     script.add_argument("--beside", type=int, default=250,
                         help="teachers in the side-by-side comparisons; 0: none")
     script.add_argument("--moments", default="bfloat16", choices=["bfloat16", "float32"])
@@ -358,12 +354,9 @@ def plan(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
     """Return the configurations of the step, and those of the side-by-side comparisons."""
     shared = {"moments": args.moments, "repeats": args.repeats, "seed": args.seed,
               "matmul": args.matmul}
-    sizes = [(args.preset, n) for n in args.teachers]
-    if args.glyphs:
-        sizes.append(("glyphs", presets.get(METHOD, "glyphs")[1].config.teachers))
-    cases = [{"kind": "step", "preset": preset, "teachers": n, "chunk": chunk, "devices": devices,
-              **shared}
-             for (preset, n), chunk, devices in itertools.product(sizes, args.chunk, args.devices)]
+    cases = [{"kind": "step", "preset": args.preset, "teachers": n, "chunk": chunk,
+              "devices": devices, **shared}
+             for n, chunk, devices in itertools.product(args.teachers, args.chunk, args.devices)]
     pair = {"preset": args.preset, "teachers": args.beside, "chunk": args.chunk[0], **shared}
     pairs = [{"kind": "plain", "devices": 1, **pair},
              *({"kind": "parallel", "devices": n, **pair} for n in args.devices)]

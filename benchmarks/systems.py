@@ -19,8 +19,6 @@ that a row takes minutes on a laptop; a row tells the steps of both. No preset i
 colour: each system takes the settings that a user gets who names none.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import math
@@ -39,7 +37,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import ImageSpec
-from dpgen_jax.evaluation.scores import over_runs
+from dpgen_jax.evaluation.assessment import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load

@@ -6,8 +6,6 @@
 All rows are of the fast evaluation and of replaced records.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -53,7 +51,6 @@ def curves_table() -> str:
 
 
 def draw(path: Path) -> Path:
-    """Draw a panel for each data set."""
     figure = Figure(figsize=(5.5 * len(systems.DATA), 3.8), dpi=120, layout="constrained")
     for axes, data in zip(figure.subplots(1, len(systems.DATA), squeeze=False)[0], systems.DATA,
                           strict=True):

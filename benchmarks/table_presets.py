@@ -13,8 +13,6 @@ results/tables-DATA-PRESET.json, of other methods than G-PATE tables-DATA-METHOD
 written after every run: the same command goes on where it stopped, another one begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile
@@ -28,8 +26,8 @@ from dpgen_jax.cli import terminal
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema
-from dpgen_jax.evaluation import tables
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import assess
+from dpgen_jax.evaluation.results import Real, Synthetic, summary
 from dpgen_jax.run import lifecycle
 
 
@@ -87,10 +85,10 @@ def evaluate(args: argparse.Namespace, dataset: data.Dataset, release: lifecycle
              ) -> dict[str, Any]:
     """Measure what `evaluate` measures, with one seed; real on real in the first run only."""
     tasks: tuple[Metric, ...] = ("gen2real", "real2real") if run == 0 else ("gen2real",)
-    return tables.utility(
-        lambda n, seed: release.encoded(n, seed=seed), (dataset.x_test, dataset.y_test),
-        (dataset.x_train, dataset.y_train), dataset.spec,
-        Evaluation((*tasks, "fidelity"), samples=args.samples, seeds=1))
+    return assess.measured(
+        Real(dataset.spec, (dataset.x_test, dataset.y_test), (dataset.x_train, dataset.y_train)),
+        Synthetic(lambda n, seed: release.encoded(n, seed=seed)),
+        Evaluation((*tasks, "fidelity"), samples=args.samples, seeds=1)).json()
 
 
 def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,8 +15,6 @@ written here because the images of a benchmark are public, and never of your own
 and the picture are results/topagg-bound-DATA-PRESET.json and .png.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

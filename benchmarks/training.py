@@ -5,8 +5,6 @@ not tell whether the run is finished. A file NAME.unfinished beside the run fold
 there from before the training begins until it has ended by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil

@@ -8,8 +8,6 @@ The file has a share of the training images as its test part, a sixth if none is
 a hash of each record decides, as `--test-fraction` does.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

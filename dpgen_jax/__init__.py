@@ -15,12 +15,13 @@ from dpgen_jax.version import __version__
 _HOME = {
     "fit": "run.fitting", "resume": "run.fitting", "repeat": "run.fitting",
     "load": "release.bundle", "Release": "release.bundle",
-    "assess": "evaluation.assess", "over_runs": "evaluation.scores",
+    "assess": "evaluation.assess", "over_runs": "evaluation.assessment",
+    "Assessment": "evaluation.assessment", "Finding": "evaluation.results",
     "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
     "Private": "core.types", "Dataset": "data", "draft_schema": "data.table.frames",
-    "methods": "", "presets": "", "account": "", "audit": "",
+    "methods": "", "presets": "", "account": "", "audit": "", "evaluate": "",
 }
 __all__ = ["__version__", *_HOME]
 

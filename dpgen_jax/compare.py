@@ -19,7 +19,7 @@ from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dpgen_jax.evaluation.report.page import Entry
+    from dpgen_jax.evaluation.report import Entry
 
 DESCRIPTION = "Writes one page that compares runs which `evaluate` has measured."
 
@@ -38,12 +38,12 @@ class Compare:
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = parser.parse(Compare, argv, "python -m dpgen_jax.compare", DESCRIPTION)
-    from dpgen_jax.evaluation.report import page as report_page
+    from dpgen_jax.evaluation import report
     from dpgen_jax.release import contents
 
     out = args.out if args.out.suffix == ".html" else args.out / "comparison.html"
     contents.refuse_shared(out, "a comparison holds numbers from real records")
-    page = report_page.compare([_entry(path) for path in args.runs])
+    page = report.compare([_entry(path) for path in args.runs])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page, encoding="utf-8")
     print(out)
@@ -51,19 +51,20 @@ def command(argv: list[str]) -> None:
 
 def _entry(path: Path) -> Entry:
     """The results of an evaluation, or of several. Raises: UserError where there are none."""
-    from dpgen_jax.evaluation.report import page
+    from dpgen_jax.evaluation import report
 
     repeats = sorted((part for part in path.glob("*") if part.is_dir() and part.name.isdecimal()),
                      key=lambda part: int(part.name))
     if len(repeats) > 1 and not (path / "config.json").exists():
-        return page.pooled(path.resolve().name, [_one(part) for part in repeats])
+        return report.pooled(path.resolve().name, [_one(part) for part in repeats])
     return _one(path)
 
 
 def _one(path: Path) -> Entry:
     """The results of one evaluation. Raises: UserError where there are none."""
     from dpgen_jax.core import files
-    from dpgen_jax.evaluation.report.page import Entry
+    from dpgen_jax.evaluation import assessment
+    from dpgen_jax.evaluation.report import Entry
     from dpgen_jax.release import contents
     from dpgen_jax.release.render import Figure
 
@@ -78,7 +79,7 @@ def _one(path: Path) -> Entry:
     picture = folder / "samples.png"
     grid = Figure("Synthetic images", "One row a class.", files.read_bytes(picture)
                   ) if picture.is_file() else None
-    return Entry(path.resolve().name, metrics, metrics["release"], grid)
+    return Entry(path.resolve().name, assessment.read(metrics), metrics["release"], grid)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,11 @@ It writes metrics.json and report.html.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -18,14 +21,14 @@ from dpgen_jax import compare
 from dpgen_jax.cli import old_runs, parser, terminal
 from dpgen_jax.core import storage
 from dpgen_jax.core.config import DataOptions, Evaluation
-from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.files import Json
+from dpgen_jax.core.errors import UserError, worded
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
+    from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.release.bundle import Release
 
 DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
@@ -63,7 +66,7 @@ def command(argv: list[str]) -> None:
         storage.require_local(args.out)
     if args.dataset is None:
         args = with_data_set(args)
-    from dpgen_jax.evaluation import assess
+    from dpgen_jax.evaluation import assess, assessment
     from dpgen_jax.release import bundle, contents
 
     release = bundle.load(args.source)
@@ -77,16 +80,20 @@ def command(argv: list[str]) -> None:
     if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
         dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
-    results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    found = assess.evaluate(release, dataset, settings=args.evaluation,
+                            log=lambda line: print(line, flush=True))
+    report = assess.write(found, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
-        print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
+        print(f"accuracy on {found.facts['n_test']:,} held-out records: "
+              f"{found.facts['accuracy']:.4f}\n"
               f"{report}\nnumbers from real records are not covered by epsilon")
         return
-    show(results)
-    print(f"{out / 'metrics.json'} ({results['seeds']} seeds, {time.monotonic() - started:.0f} s)"
-          f"\n{report}\n{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
+    for line in assessment.terminal_lines(found):
+        print(line)
+    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, "
+          f"{time.monotonic() - started:.0f} s)\n{report}\n"
+          f"{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
           "numbers from real records are not covered by epsilon")
 
 
@@ -165,17 +172,20 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
-def show(results: Json) -> None:
-    """Prints results.
+class _Command(ModuleType):
+    """The module, which is also the function `dpgen_jax.evaluate`."""
 
-    Args:
-        results: The content of metrics.json.
-    """
-    from dpgen_jax.evaluation.report import verdict
+    def __call__(self, release: Release | str | Path, real: Dataset, *,
+                 settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
+                 ) -> Assessment:
+        """Measure a release on real records; see `evaluation.assess.evaluate`."""
+        from dpgen_jax.evaluation import assess
 
-    for line in verdict.terminal_lines(results):
-        print(line)
+        with worded(on_command_line=False):
+            return assess.evaluate(release, real, settings=settings, log=log)
 
+
+sys.modules[__name__].__class__ = _Command
 
 if __name__ == "__main__":
     terminal.main(command)

@@ -5,7 +5,7 @@
 
 Features are a function of their own image alone and are clipped to a public bound, so that a
 guarantee on them is one on the images. The weights must be public: none of these records may have
-been used to train them. How to get them: `evaluation.resnet18`, `evaluation.inception`.
+been used to train them. How to get them: `evaluation.pretrained`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from dpgen_jax.cli import parser, terminal
 from dpgen_jax.core import files
 from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.errors import UserError
+
+if TYPE_CHECKING:
+    from dpgen_jax.evaluation.pretrained import Network
 
 DESCRIPTION = ("Turns images into features by a network whose public weights you have. They are a "
                "data set that every method for tables trains on.")
@@ -83,7 +85,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
         notices.private(line)
 
     def encoded(x: np.ndarray) -> np.ndarray:
-        files.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.FEATURES)
+        files.require_memory(f"{len(x):,} records' features", 4 * len(x) * network.width)
         values = network.features(params, x, log)
         notices.private(f"{np.mean(values > flags.bound):.2%} of the features of {len(x):,} images "
                         f"are above the bound {flags.bound:g} and clipped")
@@ -104,12 +106,12 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     log(f"features: {flags.out}")
 
 
-def _network(flags: Flags) -> tuple[ModuleType, object]:
-    """Returns the module of the network, and its parameters."""
+def _network(flags: Flags) -> tuple[Network, object]:
+    """Returns the network, and its parameters."""
     terminal.use_all_cores()
-    from dpgen_jax.evaluation import inception, resnet18
+    from dpgen_jax.evaluation.pretrained import INCEPTION, RESNET18
 
-    network = {"resnet18": resnet18, "inception": inception}[flags.network]
+    network = {"resnet18": RESNET18, "inception": INCEPTION}[flags.network]
     return network, network.load(flags.weights)
 
 

@@ -51,7 +51,7 @@ from dpgen_jax.core import errors
 # Faults of disks and processes are made as POSIX makes them, and scripts of .ci need its shell.
 collect_ignore = [] if os.name == "posix" else [
     "accountant/test_ledger_faults.py", "accountant/test_ledger_files.py", "federated/test_wire.py",
-    "fuzz", "run/test_signals.py", "test_crash.py", "test_packaging.py"]
+    "fuzz", "run/test_signals.py", "run/test_crash.py", "project/test_packaging.py"]
 POSIX = re.compile(r"AF_UNIX|mkfifo|/proc/self|S_IMODE|symlink_to|SIGKILL|sys/stdin|/dev/")
 
 jax.config.update("jax_debug_key_reuse", False)

@@ -4,8 +4,6 @@ The choices come from a `random.Random`: one of a seed in long runs, hypothesis'
 then looks for a smaller case by itself (`st.randoms`).
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """Damaged input of every reader, and what may be said of what is accepted."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gzip
@@ -509,7 +507,6 @@ def falls_short(floor: dict[str, Any], found: dict[str, Any]) -> bool:
 
 
 def charged(data: bytes) -> dict[str, Any]:
-    """The totals of whole lines."""
     return totals(books.account(books.replay_lines(Path(NAME), data)[0]))
 
 
@@ -548,7 +545,6 @@ def _under(files: dict[str, Any], part: str) -> list[str]:
 
 
 def _part(draw: Random, files: dict[str, Any]) -> str:
-    """A part, or one of the checkpoints or of the files."""
     inner = sorted({"/".join(PurePosixPath(name).parts[:3]) for name in files
                     if name.startswith(CHECKPOINTS)})
     return draw.choice((*PARTS, *inner, *(sorted(files)[:1])))

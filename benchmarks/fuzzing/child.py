@@ -6,8 +6,6 @@ output says how the reader ended: "ok", "refused" (one error that a command prin
 (`trial.py`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A reader with every fault that the harness must notice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

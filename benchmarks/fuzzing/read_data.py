@@ -1,7 +1,5 @@
 """Readers of data sets: `data.load` as `dpgen_jax.train` calls it, on a small machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

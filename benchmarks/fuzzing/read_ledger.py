@@ -1,7 +1,5 @@
 """The reader of ledgers, which imports no JAX: read, open, charge a step, read again."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

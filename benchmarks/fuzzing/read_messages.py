@@ -3,8 +3,6 @@
 The client is a real one but for its visit, which takes long to compile: it answers with zeros.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import types

@@ -4,8 +4,6 @@ A resume ends where the first step would be charged. What it would charge on top
 in question; what the ledger holds by then is returned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -3,8 +3,6 @@
 It returns what a check of the outcome needs, as plain JSON. Each imports what it needs and no more.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

@@ -12,8 +12,6 @@ is trained from checkpoint to checkpoint and evaluated part by part, so that it 
 any moment; its folder and its results carry a digest of the complete configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +54,6 @@ def hours(row: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Return whether a row is measured, or why it is not."""
     if isinstance(row.work, Nothing):
         return "cannot be run"
     if not row.work.known():

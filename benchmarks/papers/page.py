@@ -1,7 +1,5 @@
 """The tables of docs/papers.md, in Markdown: the papers, others who ran them, and this library."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -199,7 +197,6 @@ def done(row: Row) -> str:
 
 
 def runs_table() -> str:
-    """Return the table of all systems, in Markdown."""
     lines = ["| system | trainings, as published | run | sweeps | run | which have run |",
              "| --- | --- | --- | --- | --- | --- |"]
     for system, title in SYSTEMS.items():

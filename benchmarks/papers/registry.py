@@ -1,7 +1,5 @@
 """All rows, by name, as rows.yaml has them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any
@@ -32,7 +30,6 @@ DPAC's images stayed black (dpac:table2:mnist-night)."""
 
 
 def sweep_command(name: str, data: str) -> Command:
-    """Return the command of a published sweep."""
     return Command("sweep", (name, "--full"), "sweep-" + re.sub(r"[^\w.]+", "-", name), data)
 
 

@@ -94,7 +94,6 @@ class Training:
     variant: str = ""
 
     def known(self) -> bool:
-        """Return whether the preset exists."""
         return self.preset in presets.all_of(self.method)
 
     def base(self) -> tuple[Any, Budget]:
@@ -247,7 +246,6 @@ class Row:
     also: tuple[str, ...] = ()
 
     def source(self) -> Source:
-        """Return the data that it needs."""
         return SOURCES[self.work.data]
 
     def results(self) -> dict[str, Any] | None:
@@ -265,7 +263,6 @@ class Row:
         return record
 
     def measured(self) -> bool:
-        """Return whether its results exist."""
         return self.results() is not None
 
     def trained_seconds(self) -> float | None:
@@ -274,7 +271,6 @@ class Row:
         return sum(took) if isinstance(took, list) else took
 
     def with_variant(self, variant: str) -> Row:
-        """Return the row of a variant."""
         if variant not in VARIANTS or not isinstance(self.work, Training):
             raise UserError(f"{self.name} has no variant {variant!r}; those of a row that trains "
                             f"a preset are {', '.join(VARIANTS)}")

@@ -1,7 +1,5 @@
 """Runs one row: trains, evaluates part by part, and writes the results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks import common, images

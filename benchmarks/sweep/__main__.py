@@ -21,8 +21,6 @@ whatever its result, and nothing is chosen by it. The record and the figure are
 results/sweep-NAME.json and .png.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import re

@@ -16,8 +16,8 @@ from dpgen_jax.cli.train_flags import Train
 from dpgen_jax.core.config import METRICS, Budget, DataOptions, digest
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.evaluation import tables, utility
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import prediction, utility
+from dpgen_jax.evaluation.results import TASKS, summary
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 # Cells of a sweep as the commands of a user understand them.
@@ -39,7 +39,6 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its runs."""
         means = {field.name: getattr(self.args, field.name)
                  for field in dataclasses.fields(self.args) if field.name not in SPEED}
         return f"{self.method}-{self.args.preset}-{digest({'method': self.method, **means})[:12]}"
@@ -75,7 +74,6 @@ def _fields(method: str) -> set[str]:
 
 
 def flags(settings: Mapping[str, str]) -> list[str]:
-    """Return settings as flags of a command."""
     words: list[str] = []
     for field, text in settings.items():
         path, _, last = field.replace("_", "-").rpartition(".")
@@ -110,8 +108,8 @@ IMAGES = (*(f"{task}.{name}.{score}" for task, scores in SCORES.items()
             if score != "validation_accuracy"),
           *(f"fidelity.{score}" for score in ("inception_score", "fid_features", "precision",
                                               "recall", "density", "coverage", "fid")))
-TABLES = tuple(f"{task}.{name}.{score}" for task in utility.TASKS
-               for name in tables.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
+TABLES = tuple(f"{task}.{name}.{score}" for task in TASKS
+               for name in prediction.CLASSIFIERS for score in ("auroc", "auprc", "accuracy"))
 OPEN = ("membership", "fidelity", "average")
 """Parts whose names depend on the data: of tables, and of attacks."""
 
@@ -135,7 +133,7 @@ def names(args: argparse.Namespace, sweep: Sweep, method: str, preset: str) -> l
                             f"{', '.join(known[:4])}")
     if FID in args.metric and args.inception_weights is None:
         raise UserError(f"{FID} needs --inception-weights FILE (see "
-                        "dpgen_jax/evaluation/inception.py); fidelity.fid_features needs none")
+                        "dpgen_jax/evaluation/pretrained.py); fidelity.fid_features needs none")
     if args.metric:
         return list(dict.fromkeys(args.metric))
     chosen = [name for name in sweep.metrics if name != FID or args.inception_weights]
@@ -270,5 +268,4 @@ class Sweep:
 
 
 def variants(rows: Mapping[str, Mapping[str, str]]) -> tuple[Cell, ...]:
-    """Return a cell for each name, of settings that change together."""
     return tuple(Cell({VARIANT: name}, settings) for name, settings in rows.items())

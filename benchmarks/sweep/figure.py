@@ -1,7 +1,5 @@
 """The figure of `benchmarks.sweep`: measured values beside those that papers print."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -15,8 +15,6 @@ fixed noise the budget decides how many iterations there are, as in the paper; a
 those of the setting that it prints, the noise follows from the budget.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks import common

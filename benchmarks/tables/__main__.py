@@ -17,8 +17,6 @@ Nothing is chosen on test rows: --part validation trains on three quarters of th
 tests on the others, and its results lie in a folder beside.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks import common
@@ -30,14 +28,7 @@ from dpgen_jax.core.errors import UserError
 
 
 def step(cell: Cell, index: int, places: Places, again: bool) -> str | None:
-    """Make one run of a cell if it is missing; return a line on it, or None.
-
-    Args:
-      cell: The cell.
-      index: The number of the run, from 0 on.
-      places: The folders.
-      again: Whether a run that failed is made again.
-    """
+    """Make run `index`, from 0 on, of a cell if it is missing; return a line on it, or None."""
     runs = cells.known(cell, places)["runs"]
     if again:
         runs = [made for made in runs if "error" not in made]

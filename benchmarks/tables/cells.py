@@ -1,7 +1,5 @@
 """Cells: one table, one method and one epsilon each, with a results file of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -19,8 +17,8 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation import marginals, prediction
-from dpgen_jax.evaluation.marginals import Rows, query_error
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.marginals import query_error
+from dpgen_jax.evaluation.results import Records, summary
 
 # Measures of synthetic rows: the use of classifiers, and the distance of column pairs.
 #
@@ -46,7 +44,7 @@ def with_rare_class(y: np.ndarray) -> bool:
     return bool(np.bincount(y).min() < RARE * len(y))
 
 
-def learned(rows: Rows, seed: int) -> Rows:
+def learned(rows: Records, seed: int) -> Records:
     """Return what a classifier learns from: at most `MOST_ROWS`, all of rare classes among them.
 
     What it predicts is judged by ranks (AUROC), which the shares of the classes do not move.
@@ -60,7 +58,7 @@ def learned(rows: Rows, seed: int) -> Rows:
     return x[chosen], y[chosen]
 
 
-def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, float]:
+def measured(rows: Records, test: Records, spec: TableSpec, seed: int) -> dict[str, float]:
     """Measure rows.
 
     Args:
@@ -128,19 +126,14 @@ def delta(dataset: Dataset) -> float:
 
 
 def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
-    """Run a cell once.
-
-    Args:
-      cell: The cell.
-      index: The number of the run; the seed of the classifiers, and of sampling.
-      places: The folders.
+    """Run a cell once, with its number as the seed of the classifiers and of sampling.
 
     Returns:
       The scores, what it took and what was promised; or `error`, one line.
     """
     dataset = data.load(cell.table, cell.part)
 
-    def scores(rows: Rows) -> dict[str, float]:
+    def scores(rows: Records) -> dict[str, float]:
         return measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
 
     if cell.method.name == "real":
@@ -241,11 +234,7 @@ def known(cell: Cell, places: Places) -> dict[str, Any]:
 
 
 def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[str, Any]) -> Path:
-    """Write the results file of a cell.
-
-    Args:
-      where: The machine, as it was before the first run.
-    """
+    """Write the results file of a cell."""
     scores = [made["scores"] for made in runs if "scores" in made]
     merged = {name: summary([score[name] for score in scores if name in score])
               for name in dict.fromkeys(name for score in scores for name in score)}

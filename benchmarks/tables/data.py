@@ -1,7 +1,5 @@
 """The tables of the benchmark, each a `Dataset` with a held-out part and a public schema."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

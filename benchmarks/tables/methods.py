@@ -48,7 +48,6 @@ class Failed(Exception):
 
 def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] | None = None
           ) -> Spent:
-    """Run a command to its end."""
     import resource  # which POSIX alone has: rows are made elsewhere too, and not run
 
     started = time.perf_counter()
@@ -178,7 +177,6 @@ def _datalens(dataset: Dataset) -> list[str]:
 
 
 def _dpsgd(dataset: Dataset) -> list[str]:
-    """Return batches of half the rows where the preset has more."""
     rows = min(600, len(dataset.y_train) // 2)
     return ["--preset", "glyphs", "--batch", str(rows), "--class-epsilon", "0.01"]
 

@@ -1,7 +1,5 @@
 """The tables of docs/tables.md, in Markdown, from benchmarks/results/tables/*.json."""
 
-from __future__ import annotations
-
 import functools
 import statistics
 from collections.abc import Iterable, Sequence

@@ -32,7 +32,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -332,14 +331,11 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
 
     def side(i: int) -> np.ndarray:
         device = devices[i % len(devices)]
-        made: list[np.ndarray] = []
-        total, until = jax.device_put(totals[i], device), math.inf
-        while not made or (size * len(made) < most
-                           and (size * len(made) < 16 or time.monotonic() < until)):
-            bits = jax.device_put(source.draw((size, *shape)), device)
-            made.append(np.asarray(block(total, bits)))
-            until = min(until, time.monotonic() + seconds)  # without compilation
-        return np.concatenate(made)
+        total = jax.device_put(totals[i], device)
+        return np.concatenate([
+            np.asarray(block(total, jax.device_put(source.draw((size, *shape)), device)))
+            for _ in pairs.within(seconds, math.ceil(min(16, most) / size),
+                                  math.ceil(most / size))])
 
     with ThreadPoolExecutor(2) as pool:
         zeros, ones = pool.map(side, (0, 1))
@@ -412,13 +408,14 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
     """
     most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
-    fruitless, places, until = 0, _Places(pair), math.inf
-    while fruitless < FRUITLESS and len(places.kept) < most and time.monotonic() < until:
+    fruitless, places = 0, _Places(pair)
+    for _ in pairs.within(seconds):
         before = len(places.kept)
         for added in call(rng)[1][:most - before]:
             places.offer(added)
-        until = min(until, time.monotonic() + seconds)  # without compilation
         fruitless = 0 if len(places.kept) > before else fruitless + 1
+        if fruitless == FRUITLESS or len(places.kept) == most:
+            break
     made = places.trials()
     if not made.count:
         alone = _Places(pair)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -140,17 +139,15 @@ def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
     compiled = jax.jit(jax.vmap(make))
     at_once = max(2, BLOCK // max(1, math.prod(shape)))
     rows: list[np.ndarray] = []
-    repeats, until = 0, math.inf
-    devices = jax.devices()
-    while not rows or (sum(row.size for row in rows) < MOST_DRAWS
-                       and time.monotonic() < until):
+    repeats, devices = 0, jax.devices()
+    for i in pairs.within(seconds):
         bits = OsBits().draw((at_once, *shape))
         words = np.ascontiguousarray(bits.reshape(-1, 3)).view("V12").ravel()
         repeats += len(words) - len(np.unique(words))
-        device = devices[len(rows) % len(devices)]
-        rows.append(np.asarray(compiled(jax.device_put(bits, device))).reshape(at_once, -1).astype(
-            np.int64))
-        until = min(until, time.monotonic() + seconds)  # without compilation
+        row = compiled(jax.device_put(bits, devices[i % len(devices)]))
+        rows.append(np.asarray(row).reshape(at_once, -1).astype(np.int64))
+        if (i + 1) * rows[0].size >= MOST_DRAWS:
+            break
     return np.concatenate(rows), repeats
 
 
@@ -275,12 +272,10 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
     size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
     n = max(1, min(LONGEST, most, 2**25 // size)) * ROUNDS
     made: list[np.ndarray] = []
-    until = math.inf
-    while not made or (len(made) * n < most * ROUNDS and time.monotonic() < until):
+    for _ in pairs.within(seconds, most=math.ceil(most * ROUNDS / n)):
         cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
         inputs = np.asarray(mechanism.private_inputs(OsBits(), cohorts, 0), np.int32)
         made.append(np.asarray(block(inputs, OsBits().draw((n, *mechanism.bits_shape)))))
-        until = min(until, time.monotonic() + seconds)  # without compilation
     return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
@@ -364,9 +359,8 @@ def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str
                 ) -> None:
     """Adds findings: whether units are drawn as often as is charged, and all equally often."""
     schedule, units = secret(mechanism), mechanism.n_units
-    counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
-    while not rounds or time.monotonic() < until:
-        n = max(1, min(64, 2**22 // units))
+    counts, rounds, n = np.zeros(units), 0, max(1, min(64, 2**22 // units))
+    for _ in pairs.within(seconds):
         participation = schedule.participation(OsBits(), units, 0, n)
         if schedule.batch_capacity is None:
             counts += (participation > 0).sum(1)

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -189,6 +189,17 @@ def squared(added: np.ndarray) -> np.ndarray:
     return np.einsum("nbd,nbd->n", difference, difference)
 
 
+def within(seconds: float, least: int = 1, most: float = math.inf) -> Iterator[int]:
+    """Yields 0, 1, ... for so many seconds after the first round, which compiles.
+
+    There are at least `least` rounds, however long they take, and at most `most`.
+    """
+    number, until = 0, math.inf
+    while number < most and (number < least or time.monotonic() < until):
+        yield number
+        number, until = number + 1, min(until, time.monotonic() + seconds)
+
+
 def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
            rng: np.random.Generator) -> Pair:
     """Looks for two messages, (B, M) each, that move the sum further than any others.
@@ -199,24 +210,21 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)
-    tried, best, until = 0, None, math.inf
     candidates, added = worst(rng)
-    n = len(candidates)
-    while best is None or time.monotonic() < until:
-        if tried:
+    n, best, latest = len(candidates), Pair(candidates[0], added[0]), candidates[0]
+    for i in within(seconds):
+        if i:
+            half = wild(rng, (n - n // 2, 2, *shape))
+            candidates = _left_out(mechanism, np.concatenate(
+                [half, mutated(rng, latest, n // 2)]))
             added = np.asarray(add(_keys(rng, (n, 2)), candidates))
         distances = squared(added)
         first = int(np.argmax(distances))
-        if best is None or distances[first] > best.squared:
+        if distances[first] > best.squared:
             best = Pair(candidates[first], added[first])
         if distances[first] >= best.squared:  # as far: the search goes on from another place
             latest = candidates[first]
-        tried += n
-        until = min(until, time.monotonic() + seconds)  # compilation is not searching
-        half = wild(rng, (n - n // 2, 2, *shape))
-        candidates = _left_out(mechanism, np.concatenate(
-            [half, mutated(rng, latest, n // 2)]))
-    return dataclasses.replace(best, tried=tried)
+    return dataclasses.replace(best, tried=(i + 1) * n)
 
 
 def worst_cases(mechanism: Mechanism, shape: tuple[int, int], add: AddPairs | None = None

@@ -141,7 +141,7 @@ class Evaluation:
     """draws of the generator and seeds of the classifiers; 3, with --fast 2"""
     inception_weights: Path | None = None
     """a safetensors file of the Inception-v3 of FID, for `fidelity.fid` (see
-    dpgen_jax/evaluation/inception.py)"""
+    dpgen_jax/evaluation/pretrained.py)"""
 
     def __post_init__(self) -> None:
         for name in ("samples", "seeds"):

@@ -185,7 +185,10 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     if image_size is not None and x.shape[1:3] != (image_size, image_size) and x.size:
         require_memory(f"{part}: {len(x):,} images of {image_size} x {image_size} pixels",
                        len(x) * image_size**2 * x.shape[3])
-        x = stack(((f"row {i}", fit(row, image_size)) for i, row in enumerate(x)), len(x))
+        resized = np.empty((len(x), image_size, image_size, x.shape[3]), np.uint8)
+        for i, row in enumerate(x):
+            resized[i] = fit(row, image_size)
+        x = resized
     if min(x.shape[1:3]) < MIN_SIDE:
         raise UserError(f"{part}: images are {x.shape[1]} x {x.shape[2]} pixels, expected at least "
                         f"{MIN_SIDE} x {MIN_SIDE} in the order [n, H, W, ch]")
@@ -214,23 +217,6 @@ def fit(image: np.ndarray | Image.Image, size: int, resize: Resize = "crop") -> 
         image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
     resized = SQUARES[resize](image, (size, size), Image.Resampling.BICUBIC)
     return np.asarray(resized).reshape(size, size, -1)
-
-
-def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
-    """Stacks so many images [H, W, ch] of one shape, which come with their names.
-
-    A UserError names the first image whose shape differs from that of image 0.
-    """
-    out = None
-    for i, (name, image) in enumerate(images):
-        shape = same_shape(name, image.shape, None if out is None else out.shape[1:])
-        if out is None:
-            require_memory(f"an array of {count:,} images like {name}", count * image.nbytes)
-            out = np.empty((count, *shape), image.dtype)
-        out[i] = image
-    if out is None:
-        raise UserError("no images; at least 1 is needed")
-    return out
 
 
 def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None

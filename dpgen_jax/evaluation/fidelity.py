@@ -1,4 +1,4 @@
-"""Fidelity of synthetic images: distances between features of a judge, also client by client.
+"""Fidelity of synthetic images: distances between features of a judge.
 
 All scores are computed from real images, so epsilon covers none of them. Features are float [n, d];
 sums are in float64.
@@ -14,10 +14,6 @@ Generated images are compared with HELD-OUT real ones. The literature compares w
 images, which rewards a generator that repeats them; under a privacy guarantee that would be a fault
 and not a merit. Each score has a `floor`: the same score of as many real training images in the
 place of the generated ones, which is what a perfect generator would get.
-
-Client by client: one generator serves all clients of a federation, whose records differ, so that an
-average may hide clients whom it does not resemble. `by_client` measures how near synthetic images
-are to the images of each client, and returns quantiles over clients, not the score of one client.
 """
 
 from __future__ import annotations
@@ -32,9 +28,20 @@ import numpy as np
 from scipy.special import rel_entr, softmax
 
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import EMPTY, Array, PyTree, UserError
+from dpgen_jax.core.types import Array, PyTree, UserError
 from dpgen_jax.evaluation.networks import Schedule, fit_classifier, predict
-from dpgen_jax.evaluation.scores import Images, Log, checked, draw, silent, summary
+from dpgen_jax.evaluation.results import (
+    Finding,
+    Log,
+    Part,
+    Real,
+    Records,
+    Score,
+    Setting,
+    Synthetic,
+    checked,
+    silent,
+)
 from dpgen_jax.nets.classifiers import max_pool
 from dpgen_jax.nets.convolution import convolve3
 
@@ -71,17 +78,10 @@ class Trunk(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Compute features.
+        """Compute features float32 [n, FEATURES], never negative, of float images in [0, 1].
 
-        Args:
-          x: Images float [n, H, W, ch] in [0, 1].
-          train: Whether each image is moved and features are dropped, by the key 'dropout'.
-
-        Returns:
-          Features float32 [n, FEATURES], never negative.
-
-        Raises:
-          UserError: The images are smaller than 8 x 8 pixels.
+        In training each image is moved and features are dropped, by the key 'dropout'. A UserError
+        refuses images of fewer than 8 x 8 pixels.
         """
         if min(x.shape[1:3]) < MIN_SIDE:
             raise UserError(f"the judge needs images of at least {MIN_SIDE} x {MIN_SIDE} pixels, "
@@ -124,15 +124,9 @@ class Classifier(nn.Module):
 
 
 def shifted(key: Array, x: Array, max_shift: int) -> Array:
-    """Move each image at random along both axes; pixels that come in from outside are black.
+    """Move images [n, H, W, ch] at random along both axes, by `max_shift` pixels at most.
 
-    Args:
-      key: A key of jax.random.
-      x: Images [n, H, W, ch].
-      max_shift: The most pixels by which an image is moved, either way.
-
-    Returns:
-      The moved images [n, H, W, ch].
+    Pixels that come in from outside are black.
     """
     padded = jnp.pad(x, ((0, 0), (max_shift, max_shift), (max_shift, max_shift), (0, 0)))
     starts = jax.random.randint(key, (len(x), 2), 0, 2 * max_shift + 1)
@@ -153,14 +147,7 @@ class Judge:
     """Smoothing of the labels that it learned from."""
 
     def see(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute features and class probabilities.
-
-        Args:
-          x: Images [n, H, W, ch], uint8 or float in [0, 1].
-
-        Returns:
-          Features float32 [n, FEATURES], and probabilities float64 [n, classes].
-        """
+        """Compute features float32 [n, FEATURES] and probabilities float64 [n, classes]."""
         return _see(self.params, x, self.smoothing)
 
     def info(self) -> Json:
@@ -169,21 +156,12 @@ class Judge:
                 "test_accuracy": self.test_accuracy, "features": FEATURES, "epochs": self.epochs}
 
 
-def train_judge(real: Images, test: Images, course: Course = FULL, seed: int = 0,
+def train_judge(real: Records, test: Records, course: Course = FULL, seed: int = 0,
                 log: Log = silent) -> Judge:
     """Train a judge on real training images, and test it on held-out ones.
 
-    The same arguments give the same judge. Its classes are those of both parts.
-
-    Args:
-      real: Training images and labels, at least 2.
-      test: Held-out images of the same shape and their labels, at least one.
-      course: How it is trained.
-      seed: The seed of the choice of images and of the training.
-      log: A function that takes lines of progress.
-
-    Returns:
-      The trained judge.
+    The same arguments give the same judge. Its classes are those of both parts. The seed is that of
+    the choice of images and of the training.
 
     Raises:
       UserError: Images or labels are malformed, not finite or out of range; images have two shapes,
@@ -238,13 +216,8 @@ def inception_score(probabilities: np.ndarray) -> float:
     """Compute the Inception score, exp of the mean of KL(p(y|x) || p(y)), p(y) being the mean.
 
     All images are one split: the customary ten show a spread that the seeds show here, and smaller
-    splits lower the score.
-
-    Args:
-      probabilities: float [n, classes], rows that sum to 1.
-
-    Returns:
-      A number from 1 to the number of classes; higher is better.
+    splits lower the score. Probabilities are float [n, classes]; the score is between 1 and the
+    number of classes, higher is better.
 
     Source:
       Salimans et al., NeurIPS 2016.
@@ -254,16 +227,9 @@ def inception_score(probabilities: np.ndarray) -> float:
 
 
 def moments(features: np.ndarray) -> Moments:
-    """Compute the mean and the covariance (of a sample, n - 1) of features.
+    """Compute the mean and the covariance (of a sample, n - 1) of features float [n, d].
 
-    Args:
-      features: float [n, d], n at least 2.
-
-    Returns:
-      float64 [d] and [d, d].
-
-    Raises:
-      UserError: There are fewer than 2.
+    A UserError refuses fewer than 2.
     """
     if len(features) < 2:
         raise UserError(f"{len(features)} images have no covariance; at least 2 needed")
@@ -275,14 +241,7 @@ def moments(features: np.ndarray) -> Moments:
 def frechet_distance(a: Moments, b: Moments) -> float:
     """Compute the Frechet distance, the squared Wasserstein-2 distance of two Gaussians.
 
-    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1^1/2 S2 S1^1/2)^1/2).
-
-    Args:
-      a: Mean float [d] and covariance float [d, d], which may be singular.
-      b: The same of the other Gaussian.
-
-    Returns:
-      The distance, at least 0.
+    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1^1/2 S2 S1^1/2)^1/2); covariances may be singular.
 
     Source:
       Heusel et al., NeurIPS 2017, after Dowson and Landau 1982.
@@ -302,24 +261,13 @@ def _root(cov: np.ndarray) -> np.ndarray:
 
 
 def neighbour_scores(real: np.ndarray, fake: np.ndarray, k: int = NEIGHBOURS) -> dict[str, float]:
-    """Compute precision, recall, density and coverage of synthetic features.
+    """Compute precision, recall, density and coverage of fakes [m, d] among reals [n, d].
 
     Each point has a closed ball whose radius is the distance to its k-th neighbour among its own
     kind. precision is the share of fakes in some real ball, recall the share of reals in some fake
     ball; density is the number of real balls around a fake, over k, which is about 1 for fakes like
     the reals and (k + 1) / k for exact copies; coverage is the share of reals with a fake in their
-    ball.
-
-    Args:
-      real: Features of real images float [n, d].
-      fake: Features of synthetic images float [m, d].
-      k: Which neighbour decides the radius; less than n and m.
-
-    Returns:
-      {"precision", "recall", "density", "coverage"}.
-
-    Raises:
-      UserError: n or m does not exceed k.
+    ball. A UserError refuses n or m that does not exceed k.
 
     Source:
       Kynkaanniemi et al., NeurIPS 2019 (precision and recall); Naeem et al., ICML 2020 (density and
@@ -369,39 +317,48 @@ def _subset(x: np.ndarray, n: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Inception:
-    """The network behind `fid`, and how many images it gets.
-
-    Attributes:
-      features: A function that returns Inception's features, such as `inception.features`.
-      most_images: The most images of each part that it gets; None for all, as the literature has
-        it. The Frechet distance of fewer images is larger.
-    """
+    """The network behind `fid`, and how many images it gets."""
 
     features: Features
+    """A function that returns Inception's features, such as `pretrained.INCEPTION.features`."""
     most_images: int | None = None
+    """The most images of each part that it gets; None for all, as the literature has it. The
+    Frechet distance of fewer images is larger."""
 
 
-def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: Judge,
-             inception: Inception | None = None, log: Log = silent) -> Json:
-    """Compute the `fidelity` part of metrics.json for images.
+def likeness(real: Real, synthetic: Synthetic, setting: Setting, features: Features | None = None
+             ) -> Part:
+    """Measure how close images are to real ones, as a `results.Measure`: see `fidelity`.
 
-    Of test and of real images as many are used as a draw has and no more, because a Frechet
-    distance falls with the number of images. The judge was trained on `real`, which raises the
-    floors a little.
+    A judge is trained on the real training images. `features` is a function that returns
+    Inception's features; without it there is no `fid`.
+    """
+    full, test = setting.name == "full", real.test
+    draws = setting.draws(synthetic, max(setting.compared, len(test[1])) if full
+                          else setting.compared)
+    judge = train_judge(real.train or test, test, COURSES[setting.name], log=setting.log)
+    network = features and Inception(features, None if full else INCEPTION_IMAGES)
+    return fidelity(draws, real, judge, network, setting.log)
+
+
+def fidelity(draws: Sequence[Records], real: Real, judge: Judge,
+             inception: Inception | None = None, log: Log = silent) -> Part:
+    """Compare synthetic images with held-out real ones.
+
+    Of real images as many are used as a draw has and no more, because a Frechet distance falls with
+    the number of images. The judge was trained on real.train, which raises the floors a little.
 
     Args:
       draws: Synthetic images [n, H, W, ch] and labels, one draw a seed, all of the same length.
-      test: Held-out real images and labels, which are in no training set.
-      real: Real training images for the floors; None for no floors.
+      real: Real images; without a training part there are no floors.
       judge: The classifier whose features are compared.
       inception: None for no `fid`.
       log: A function that takes lines of progress.
 
     Returns:
-      `fidelity`: {inception_score, fid_features, precision, recall, density, coverage, and with
-      `inception` fid}, each a `summary` over the draws and a floor (a number or None), with `judge`
-      (see `Judge.info`) and `samples`, the numbers of images behind the scores; and
-      `not_covered_by_epsilon`, its keys.
+      Findings ("fidelity", name): inception_score, fid_features, precision, recall, density,
+      coverage, and with `inception` fid; and the facts `judge` (see `Judge.info`) and `samples`,
+      the numbers of images behind the scores.
 
     Raises:
       UserError: There is no draw; or images are malformed or not finite, of another shape than the
@@ -410,40 +367,41 @@ def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: 
     if not draws:
         raise UserError("seeds must be at least 1, got 0")
     n_samples = len(draws[0][1])
-    x_test, _ = checked("test", *test, at_least=NEIGHBOURS + 1)
+    x_test, _ = checked("test", *real.test, at_least=NEIGHBOURS + 1)
     x_test = _subset(x_test, n_samples)
-    n_pairs, n_real = min(n_samples, len(x_test)), 0 if real is None else len(real[1])
+    n_pairs = min(n_samples, len(x_test))
     most = inception.most_images if inception else None
     n_inception = n_pairs if most is None else min(most, n_pairs)
     compare = _comparison(x_test, judge, inception.features if inception else None, n_inception)
     by_draw = []
     for i, images in enumerate(draws, 1):
         log(f"fidelity: seed {i} of {len(draws)}")
-        by_draw.append(compare("synthetic", draw(images, n_samples, i - 1)))
-    floor: dict[str, float] = {}
-    if real is not None:
+        by_draw.append(compare("synthetic", images))
+    floor: dict[str, Score] = {}
+    if real.train is not None:
         log("fidelity: real images against real ones")
-        x_real, y_real = (_subset(np.asarray(part), n_samples) for part in real)
-        floor = compare("real", (x_real, y_real))
-    scores = {name: summary([one[name] for one in by_draw]) | {"floor": floor.get(name)}
-              for name in by_draw[0]}
-    samples = {"synthetic": n_samples, "test": len(x_test), "real": min(n_samples, n_real),
-               "neighbours": min(NEIGHBOUR_IMAGES, n_pairs), "k": NEIGHBOURS,
-               "inception": n_inception if inception else None}
-    return {"fidelity": scores | {"judge": judge.info(), "samples": samples},
-            "not_covered_by_epsilon": [
-                f"fidelity.{name}" for name in (*scores, "judge", "samples")]}
+        x_real, y_real = (_subset(np.asarray(part), n_samples) for part in real.train)
+        floor = {name: Score(value) for name, value in compare("real", (x_real, y_real)).items()}
+    n_real = 0 if real.train is None else min(n_samples, len(real.train[1]))
+    return Part(
+        tuple(Finding(("fidelity", name), Score.of([one[name] for one in by_draw]),
+                      floor.get(name)) for name in by_draw[0]),
+        {"fidelity": {"judge": judge.info(), "samples": {
+            "synthetic": n_samples, "test": len(x_test), "real": n_real,
+            "neighbours": min(NEIGHBOUR_IMAGES, n_pairs), "k": NEIGHBOURS,
+            "inception": n_inception if inception else None}}},
+        ("fidelity.judge", "fidelity.samples"))
 
 
 def _comparison(x_test: np.ndarray, judge: Judge, inception: Features | None, n_inception: int
-                ) -> Callable[[str, Images], dict[str, float]]:
+                ) -> Callable[[str, Records], dict[str, float]]:
     """Return a function that scores images against the test images, whose features are kept."""
     test_features, _ = judge.see(x_test)
     test_moments = moments(test_features)
     inception_moments = (moments(inception(_subset(x_test, n_inception)))
                          if inception else None)
 
-    def compare(part: str, images: Images) -> dict[str, float]:
+    def compare(part: str, images: Records) -> dict[str, float]:
         x, _ = checked(part, *images, at_least=NEIGHBOURS + 1)
         if x.shape[1:] != x_test.shape[1:]:
             raise UserError(f"{part} images are {x.shape[1:]}, test images {x_test.shape[1:]}; "
@@ -459,81 +417,3 @@ def _comparison(x_test: np.ndarray, judge: Judge, inception: Features | None, n_
         return scores
 
     return compare
-
-
-QUANTILES = {"least": 0.0, "quarter": 0.25, "median": 0.5, "three_quarters": 0.75, "most": 1.0}
-LEAST_IMAGES = 2
-"""A client with fewer images has no covariance, and is left out."""
-
-
-INCEPTION_CLIENTS = 20
-"""The most clients that are compared by Inception's 2,048 features, drawn at random: a root of
-their covariances takes seconds for each client."""
-
-
-def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.ndarray, judge: Judge,
-              inception: Features | None = None) -> Json:
-    """Compare synthetic images with those of each client.
-
-    A Frechet distance to few images is large however good the samples are. So each has a floor: the
-    distance from as many real images of all clients as there are samples to the same client's.
-
-    Args:
-        samples: Synthetic images [m, H, W, ch].
-        x: Real images of the clients [n, H, W, ch].
-        y: Their labels int [n]; rows with the label `EMPTY` are no images.
-        clients: int [n], the client 0..U-1 of each image.
-        judge: The classifier whose features are compared.
-        inception: A function that returns Inception's features; None for no `fid`.
-
-    Returns:
-        `by_client`: quantiles over clients of {fid_features, floor,
-        inception_score_of_real_images}, the last being of the client's real images only, and with
-        `inception` {fid, fid_floor} over at most `INCEPTION_CLIENTS` of them; with `clients` and
-        `fid_clients`, the numbers of clients, of those that have `LEAST_IMAGES` images; and
-        `not_covered_by_epsilon`, its keys.
-
-    Raises:
-        UserError: No client has enough images.
-    """
-    present = y != EMPTY
-    x, rows = x[present], _rows_of(clients[present])
-    if not rows:
-        raise UserError(f"no client has {LEAST_IMAGES} images: there is nothing to compare")
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(x))[:len(samples)]
-    features, probabilities = judge.see(x)
-    distances, floors = _distances_by_client(
-        judge.see(samples)[0], features[order], [features[part] for part in rows])
-    scores = {"fid_features": distances, "floor": floors, "inception_score_of_real_images": [
-        inception_score(probabilities[part]) for part in rows]}
-    counts = {"clients": len(rows)}
-    if inception is not None:
-        compared = [rows[i] for i in rng.permutation(len(rows))[:INCEPTION_CLIENTS]]
-        ends = np.cumsum([len(part) for part in compared])[:-1]
-        scores["fid"], scores["fid_floor"] = _distances_by_client(
-            inception(samples), inception(x[order]),
-            np.split(inception(x[np.concatenate(compared)]), ends))
-        counts["fid_clients"] = len(compared)
-    return {"by_client": {name: _quantiles(values) for name, values in scores.items()} | counts,
-            "not_covered_by_epsilon": [f"by_client.{name}" for name in scores]}
-
-
-def _distances_by_client(synthetic: np.ndarray, real: np.ndarray, clients: Sequence[np.ndarray]
-                         ) -> tuple[list[float], list[float]]:
-    """Return the distances of synthetic and of real images to each client's, by features [n, d]."""
-    both, parts = (moments(synthetic), moments(real)), [moments(part) for part in clients]
-    distances, floors = ([frechet_distance(one, part) for part in parts] for one in both)
-    return distances, floors
-
-
-def _rows_of(clients: np.ndarray) -> list[np.ndarray]:
-    """Return the rows of each client that has enough of them."""
-    order = np.argsort(clients, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(clients))[:-1])
-    return [part for part in parts if len(part) >= LEAST_IMAGES]
-
-
-def _quantiles(values: list[float]) -> dict[str, float]:
-    """Return the named quantiles."""
-    return {name: float(np.quantile(values, share)) for name, share in QUANTILES.items()}

@@ -7,21 +7,45 @@ Random queries measure how far the shares of rows that they count are off. A que
 three columns, as users of a table ask: a number lies in a range, a category has a certain value.
 Source: the query error of Chen et al., "Benchmarking Differentially Private Tabular Data Synthesis"
 (SIGMOD 2025, arXiv 2504.14061), section 6.
+
+Detection measures how well a classifier distinguishes synthetic rows from real ones. The classifier
+sees equal numbers of both, picked with the seed, as features in [0, 1]: the encoded row and its
+class as a one-hot. The real rows are held-out ones, so that copies of training rows gain nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.data.table import transform
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import (
+    Finding,
+    Key,
+    Part,
+    Real,
+    Records,
+    Score,
+    Setting,
+    Synthetic,
+    percent,
+)
 
 QUERIES = 1000
 """The queries of a measurement."""
@@ -31,12 +55,9 @@ COLUMNS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """A query: the rows whose cells lie in a range in each of some columns.
+    """A query: the rows whose cells lie in a range in each of some columns, whose places it has.
 
-    Attributes:
-      columns: Their places.
-      low: The lower bound of each, which is included.
-      high: The upper bound of each, which is included; of a category it is the lower one.
+    Both bounds of a range are included; for a category they are equal.
     """
 
     columns: tuple[int, ...]
@@ -52,14 +73,9 @@ class Query:
 def queries(truth: np.ndarray, columns: Sequence[Column], seed: int = 0) -> list[Query]:
     """Draw `QUERIES` queries: three columns, and in each a range or a category, uniformly.
 
-    Args:
-      truth: Cells of real rows, float64 [n, K], NaN for null: the ends of a range are drawn between
-        the lowest and the highest number of a column, categories from those that occur.
-      columns: The K columns.
-      seed: The seed.
-
-    Returns:
-      The queries. A column that is null in all rows is in none.
+    The ends of a range are drawn between the lowest and the highest number in `truth`, cells of
+    real rows float64 [n, K], and categories from those that occur. A column that is null in all
+    rows is in none.
     """
     rng = np.random.default_rng(seed)
     values = {i: np.unique(truth[~np.isnan(truth[:, i]), i]) for i in range(truth.shape[1])}
@@ -84,22 +100,13 @@ def query_error(cells: np.ndarray, truth: np.ndarray, columns: Sequence[Column],
                 ) -> float:
     """Compute the mean absolute difference of the shares of rows that random queries count.
 
-    Args:
-      cells: Cells of synthetic rows, float64 [n, K], NaN for null.
-      truth: Cells of real rows, float64 [n', K], by which the queries are drawn.
-      columns: The K columns.
-      seed: The seed of the queries.
-
-    Returns:
-      A number in [0, 1]; 0 where there is no query.
+    The queries are drawn by `truth`, cells of real rows float64 [n', K]. The result is in [0, 1]; 0
+    where there is no query.
     """
     drawn = queries(truth, columns, seed)
     errors = [abs(query.share(cells) - query.share(truth)) for query in drawn]
     return float(np.mean(errors)) if errors else 0.0
 
-
-Rows = tuple[np.ndarray, np.ndarray]
-"""Encoded rows float [n, F] in [0, 1] and labels int [n]."""
 
 BINS = 20
 """Equal bins of a number, between its declared bounds."""
@@ -116,114 +123,120 @@ def columns(spec: TableSpec) -> tuple[Column, ...]:
     return spec.all_columns
 
 
-def cells(spec: TableSpec, rows: Rows) -> np.ndarray:
+def cells(spec: TableSpec, rows: Records) -> np.ndarray:
     """Return the cells float64 [n, K] of encoded rows float [n, F] and labels int [n]."""
     x, y = rows
     codes = transform.decode(spec, x)
     return np.column_stack([codes, y]) if spec.labelled else codes
 
 
-def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
-    """Compute the `fidelity` part of metrics.json for tables, all of it from real rows.
+def likeness(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
+    """Measure how close rows are to real ones, as a `results.Measure`.
 
-    Total variation distances are in [0, 1]. They are means over the columns (`columns` holds each),
-    or over `pairs` of the `all_pairs` pairs of columns, sampled with a fixed seed where there are
-    more than `MAX_PAIRS`.
-
-    Args:
-      draws: Synthetic rows, one draw a seed; each is compared with `test`.
-      test: Held-out real rows.
-      real: Real training rows, for the floors, the distances that sampling alone explains; a floor
-        is fair only where there are as many rows as in a draw. None for no floors.
-      spec: The schema.
+    Each draw is compared with held-out rows, as many of it as there are training rows: their
+    distance is the floor, which sampling by itself explains, and is fair only for equal numbers.
 
     Returns:
-      {`one_way_tvd`, `two_way_tvd`, `query_error` (see `query_error`),
-      `correlation_difference`}, each a `summary` over the draws with `floor`, the distance of
-      `real` from `test`, or None.
+      Findings ("fidelity", name): those of `distances`, `correlation_difference`, `pmse` and
+      `detection_auroc`; the facts `far_off` (see there) and `label_shares`.
     """
-    k = len(columns(spec))
-    distances = column_distances(draws, test, real, spec)
-    if k > 1:
-        distances["two_way_tvd"] |= {"pairs": len(_pairs(k)), "all_pairs": k * (k - 1) // 2}
-    floor = None if real is None else correlation_difference(real[0], test[0])
-    correlation = summary([correlation_difference(x, test[0]) for x, _ in draws])
-    return distances | {"query_error": query_errors(draws, test, real, spec),
-                        "correlation_difference": correlation | {"floor": floor}}
+    spec, real = cast(TableSpec, real.spec), real.alike(setting.n_samples)
+    rows = slice(None if real.train is None else len(real.train[1]))
+    draws = [(x[rows], y[rows]) for x, y in setting.draws(synthetic)]
+    key, named, test = ("fidelity",), columns(spec), cells(spec, real.test)
+    findings = distances(draws, real, key)
+    findings.append(_compared((*key, "correlation_difference"), lambda one:
+                              correlation_difference(one[0], real.test[0]), draws, real))
+    scores = []
+    for seed, draw in enumerate(draws):
+        scores.append(detect(draw, real.test, spec.classes, seed))
+        setting.log(f"detection, seed {seed}: " + ", ".join(
+            f"{name} {value:.4g}" for name, value in scores[-1].items()))
+    floor = {} if real.train is None else {
+        name: Score(value) for name, value in detect(real.train, real.test, spec.classes).items()}
+    findings += [Finding((*key, name), Score.of([one[name] for one in scores]), floor.get(name))
+                 for name in DETECTION_METRICS]
+    by_column = [one for one in findings if one.key[-2] == "columns"]
+    facts: Json = {"fidelity": {"far_off": far_off(
+        [cells(spec, draw) for draw in draws], test, named, by_column)}}
+    if len(named) > 1:
+        k = len(named)
+        facts["fidelity"]["two_way_tvd"] = {"pairs": len(_pairs(k)), "all_pairs": k * (k - 1) // 2}
+    if spec.labelled:
+        facts["label_shares"] = label_shares(draws, real.test, spec)
+    return Part(tuple(findings), facts, (
+        "fidelity.far_off", *(["label_shares"] if spec.labelled else ())))
 
 
-def query_errors(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
-    """Compute `query_error`, as `fidelity` does and with its arguments."""
-    truth, named = cells(spec, test), columns(spec)
-    return summary([query_error(cells(spec, draw), truth, named) for draw in draws]) | {
-        "floor": None if real is None else query_error(cells(spec, real), truth, named)}
+def validity(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
+    """Measure the fraction of cells that break the public schema, as a `results.Measure`."""
+    spec = cast(TableSpec, real.spec)
+    broken = [schema_violations(cells(spec, draw), columns(spec))
+              for draw in setting.draws(synthetic)]
+    return Part((Finding(("schema_violations",), Score.of(broken), from_real=False),), seconds={})
 
 
-def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
-    """Compute `one_way_tvd` and `two_way_tvd`, as `fidelity` does.
+def distances(draws: Sequence[Records], real: Real, key: Key) -> list[Finding]:
+    """Return the distances of the columns, of pairs of them, and the error of random queries.
+
+    Total variation distances are in [0, 1]. They are means over the columns, or over pairs of them,
+    sampled with a fixed seed where there are more than `MAX_PAIRS`.
 
     Args:
       draws: Synthetic rows, one draw a seed.
-      test: Held-out real rows.
-      real: Real training rows for the floors, or None.
-      spec: The schema.
+      real: Held-out rows, and training rows for the floors.
+      key: The beginning of the findings' keys.
 
     Returns:
-      For each a `summary` with its floor; the first also with `columns`. Of a table of one column
-      there are no pairs, and no distance of them.
+      `one_way_tvd`, its `columns`, `two_way_tvd` unless there is one column only, `query_error`.
     """
-    truth, named = cells(spec, test), columns(spec)
+    spec = cast(TableSpec, real.spec)
+    truth, named = cells(spec, real.test), columns(spec)
     tables = [cells(spec, draw) for draw in draws]
-    own = None if real is None else cells(spec, real)
+    own = None if real.train is None else cells(spec, real.train)
+    by_draw = [one_way_tvd(one, truth, named) for one in tables]
+    floors = None if own is None else one_way_tvd(own, truth, named)
+    found = [Finding((*key, "one_way_tvd"), Score.of([one.mean() for one in by_draw]),
+                     None if floors is None else Score(float(floors.mean())))]
+    for i, mean in enumerate(np.mean(by_draw, 0).tolist()):
+        found.append(Finding((*key, "one_way_tvd", "columns", named[i].name), Score(mean),
+                             None if floors is None else Score(float(floors[i]))))
+    measures: dict[str, Callable[[np.ndarray], float]] = {
+        "two_way_tvd": lambda one: two_way_tvd(one, truth, named),
+        "query_error": lambda one: query_error(one, truth, named)}
+    return found + [
+        Finding((*key, name), Score.of([measure(one) for one in tables]),
+                None if own is None else Score(measure(own)))
+        for name, measure in measures.items() if name != "two_way_tvd" or len(named) > 1]
 
-    def entry(distance: Callable[..., Any]) -> Json:
-        return summary([float(np.mean(distance(one, truth, named))) for one in tables]) | {
-            "floor": None if own is None else float(np.mean(distance(own, truth, named)))}
 
-    ours = np.mean([one_way_tvd(one, truth, named) for one in tables], 0)
-    floors = [None] * len(named) if own is None else one_way_tvd(own, truth, named).tolist()
-    by_column = {column.name: {"mean": float(mean), "floor": floor}
-                 for column, mean, floor in zip(named, ours, floors, strict=True)}
-    pairs = {"two_way_tvd": entry(two_way_tvd)} if len(named) > 1 else {}
-    return {"one_way_tvd": entry(one_way_tvd) | {"columns": by_column}} | pairs
+def _compared(key: Key, measure: Callable[[Records], float], draws: Sequence[Records], real: Real
+              ) -> Finding:
+    """Return a measure of each draw beside that of the training rows."""
+    return Finding(key, Score.of([measure(draw) for draw in draws]),
+                   None if real.train is None else Score(measure(real.train)))
 
 
 def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Compute the total variation distance of each column.
+    """Compute the total variation distance in [0, 1] of each column of two tables: float64 [K].
 
     It is half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
-    number, on its scale, a bin for each category and special value, and one for null.
-
-    Args:
-      a: Cells float64 [n, K].
-      b: Cells float64 [n', K].
-      columns: The K columns.
-
-    Returns:
-      float64 [K], in [0, 1].
+    number, on its scale, a bin for each category and special value, and one for null. Cells are a
+    float64 [n, K] and b float64 [n', K].
     """
     a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
     return np.array([_tvd(a[:, i], b[:, i], size) for i, size in enumerate(sizes)])
 
 
 def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
-    """Compute the mean total variation distance of the joint bins of pairs of columns.
-
-    The bins and the arguments are those of `one_way_tvd`.
-    """
+    """Compute the mean distance of the joint bins of pairs of columns; see `one_way_tvd`."""
     return float(np.mean(_joint(a, b, columns, _pairs(len(columns)))))
 
 
 def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Compute the total variation distances of all pairs of columns.
+    """Compute the distances of all pairs of columns: float64 [K, K], symmetric.
 
-    Args:
-      a: Cells float64 [n, K].
-      b: Cells float64 [n', K].
-      columns: The K columns.
-
-    Returns:
-      float64 [K, K], symmetric; on the diagonal the distances of `one_way_tvd`.
+    On the diagonal are the distances of `one_way_tvd`.
     """
     k = len(columns)
     pairs = list(itertools.combinations_with_replacement(range(k), 2))
@@ -234,15 +247,7 @@ def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndar
 
 
 def bin_shares(values: np.ndarray, column: Column) -> np.ndarray:
-    """Compute the shares of the bins of one column, as `one_way_tvd` bins it.
-
-    Args:
-      values: Cells float64 [n], NaN for null.
-      column: The column.
-
-    Returns:
-      float64 [bins + 1], the last of null.
-    """
+    """Compute the shares of the bins of cells [n] of a column: float64 [bins + 1], null last."""
     (size,) = _sizes([column])
     return np.bincount(_binned(values[:, None], [column])[:, 0], minlength=size) / len(values)
 
@@ -298,16 +303,11 @@ def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
 def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     """Compute the mean absolute difference of the Pearson correlations of pairs of features.
 
-    Features that are constant in `truth` are left out; one that is constant only in x has
-    correlation 0 there, so that a generator which makes the same row again and again gains nothing
-    by it. Of more than `MAX_FEATURES` features some are picked with a fixed seed.
-
-    Args:
-      x: Encoded rows float [n, F].
-      truth: Encoded real rows float [n', F].
-
-    Returns:
-      A number in [0, 2]; 0 where fewer than two features are left.
+    Rows are x float [n, F] and truth float [n', F], encoded. Features that are constant in `truth`
+    are left out; one that is constant only in x has correlation 0 there, so that a generator which
+    makes the same row again and again gains nothing by it. Of more than `MAX_FEATURES` features
+    some are picked with a fixed seed. The result is in [0, 2]; 0 where fewer than two features are
+    left.
     """
     if x.shape[1] > MAX_FEATURES:
         picked = np.sort(np.random.default_rng(0).choice(x.shape[1], MAX_FEATURES, replace=False))
@@ -321,13 +321,9 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def correlations(x: np.ndarray) -> np.ndarray:
-    """Compute the Pearson correlations of features.
+    """Compute the Pearson correlations of features float [n, F]: float64 [F, F].
 
-    Args:
-      x: Encoded rows float [n, F].
-
-    Returns:
-      float64 [F, F]; 0 in the row and column of a constant feature, on the diagonal too.
+    They are 0 in the row and column of a constant feature, on the diagonal too.
     """
     centred = x - x.mean(0, dtype=np.float64)
     norms = np.sqrt((centred**2).sum(0))
@@ -336,17 +332,10 @@ def correlations(x: np.ndarray) -> np.ndarray:
 
 
 def schema_violations(cells: np.ndarray, columns: Sequence[Column]) -> float:
-    """Compute the fraction of cells that break the schema; a release must have none.
+    """Compute the fraction of cells [n, K] that break the schema; a release must have none.
 
     Such a cell is a number outside its bounds, an integer that is not one, an index that no
     category has, or a null in a column that has none.
-
-    Args:
-      cells: float64 [n, K].
-      columns: The K columns.
-
-    Returns:
-      A number in [0, 1].
     """
     return float(np.mean([_broken(cells[:, i], column) for i, column in enumerate(columns)]))
 
@@ -361,3 +350,142 @@ def _broken(values: np.ndarray, column: Column) -> np.ndarray:
             wrong |= values != np.round(values)
         wrong &= ~np.isin(values, column.special)
     return np.where(np.isnan(values), not column.nullable, wrong)
+
+
+FOLDS = 5
+"""Folds of the cross-validation."""
+MIN_DETECTED = 10
+"""With fewer rows of either kind nothing can be learned."""
+DETECTION_METRICS = ("pmse", "detection_auroc")
+
+
+def detect(synthetic: Records, real: Records, classes: int, seed: int = 0) -> dict[str, float]:
+    """Return `pmse` and `detection_auroc` (see `auroc`) of synthetic rows among real ones.
+
+    As many of each part are used as the smaller has. The seed is that of their choice and of the
+    classifiers.
+    """
+    n = min(len(synthetic[1]), len(real[1]))
+    rng = np.random.default_rng(seed)
+    parts = []
+    for x, y in (synthetic, real):
+        picked = rng.permutation(len(y))[:n]
+        parts.append(np.column_stack([x[picked], np.eye(classes)[y[picked]]]))
+    x, truth = np.concatenate(parts), np.repeat([1, 0], n)
+    return dict(zip(DETECTION_METRICS, (pmse(x, truth), auroc(x, truth, seed)), strict=True))
+
+
+def pmse(x: np.ndarray, truth: np.ndarray) -> float:
+    """Compute the propensity score mean squared error of rows [N, F].
+
+    Truth int [N] is 1 for a synthetic row. The error is the mean of (p - c)^2 over all N rows,
+    where c is the share of synthetic rows and p the probability of being synthetic that a logistic
+    regression gives a row: unpenalised, on main effects, and fitted to these same rows. It sees
+    single features, and not how they go together. It lies between 0 and c (1 - c), which is 0.25
+    for equal numbers.
+
+    Of rows of one law, k of whose features do not depend on each other linearly, its expected value
+    is about k c (1 - c) / N, k / 4N for equal numbers: p - c is about c (1 - c) z b with z the
+    standardised row and b the fitted weights, whose variance is 1 / (N c (1 - c)). (That of the
+    paper, smaller by 1 - c, is for rows drawn from a model fitted to these very real rows.)
+
+    Source:
+      Snoke, Raab, Nowok, Dibben and Slavkovic, JRSS A 2018.
+    """
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=np.inf, tol=1e-7, max_iter=300))
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that are separable
+        probabilities = model.fit(x, truth).predict_proba(x)[:, 1]
+    return float(np.mean((probabilities - truth.mean()) ** 2))
+
+
+def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
+    """Compute the area under the ROC curve of boosted trees that separate two kinds of rows [N, F].
+
+    Cross-validated: each row is judged by trees that never saw it. It is 0.5 for rows that cannot
+    be distinguished, and with fewer than `MIN_DETECTED` of either kind; 1 for rows that always can;
+    below 0.5 where rows with truth 1 are copies of the very rows with truth 0: trees that saw one
+    of the two take the other for its opposite.
+    """
+    if np.bincount(truth, minlength=2).min() < MIN_DETECTED:
+        return 0.5
+    trees = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    with threadpool_limits(1):  # more threads take ten times as long on a busy machine
+        probabilities = cross_val_predict(trees, x, truth, cv=folds, method="predict_proba")
+    return float(roc_auc_score(truth, probabilities[:, 1]))
+
+
+FAR = 0.1
+"""A column is far off where its distance exceeds its floor by more than this."""
+POINTS, FACTOR = 0.05, 1.5
+"""The share of a class is wrong where it is off by more than these points, or by this factor."""
+ERRORS = 3
+"""Standard errors that a difference of shares must exceed as well."""
+MAX_SHOWN = 2
+"""The most values of a column that a sentence names on either side."""
+
+
+def far_off(draws: Sequence[np.ndarray], test: np.ndarray, columns: Sequence[Column],
+            distances: Sequence[Finding]) -> list[str]:
+    """Describe the columns whose one-way distances are far above their floors, the farthest first.
+
+    The sentences hold shares of real rows, which epsilon does not cover. Cells are float64 [n, K],
+    one draw a seed, and those of held-out rows.
+    """
+    gaps = [one.value.mean - (one.real.mean if one.real else 0) for one in distances]
+    order = sorted(range(len(columns)), key=lambda i: -gaps[i])
+    return [_sentence(np.concatenate([draw[:, i] for draw in draws]), test[:, i], columns[i],
+                      distances[i]) for i in order if gaps[i] > FAR]
+
+
+def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: Finding) -> str:
+    """Return how far one column is off, and at which values most."""
+    ours, theirs = (bin_shares(part, column) for part in (values, truth))
+    names = bin_names(column)
+    parts = []
+    for sign, much in ((1, "Too many"), (-1, "Too few")):
+        worst = [i for i in np.argsort(-sign * (ours - theirs), kind="stable")[:MAX_SHOWN].tolist()
+                 if sign * (ours[i] - theirs[i]) > POINTS]
+        if worst:
+            parts.append(f" {much}: " + ", ".join(
+                f"{names[i]} ({percent(ours[i])}, real {percent(theirs[i])})" for i in worst) + ".")
+    floor = "" if distance.real is None else (
+        f" (among real ones {percent(distance.real.mean)})")
+    return (f"{column.name}: {percent(distance.value.mean)} of the rows would have to move{floor}."
+            f"{''.join(parts)}")
+
+
+def bin_names(column: Column) -> list[str]:
+    """Return the name of each bin of `bin_shares`: a category, a range as written, or null."""
+    if column.categories:
+        return [*column.categories, "null"]
+    if column.kind == "integer" and column.scale == "linear":  # whole numbers lie in one bin each
+        edges = np.ceil(np.linspace(column.low, column.high, BINS + 1) - 1e-9)
+        lows, highs = edges[:-1], np.maximum(np.append(edges[1:-1] - 1, column.high), edges[:-1])
+    else:
+        edges = transform.from_unit(column, np.linspace(0, 1, BINS + 1))
+        lows, highs = edges[:-1], edges[1:]
+    ranges = zip(transform.texts(column, lows), transform.texts(column, highs), strict=True)
+    return [*(low if low == high else f"{low} to {high}" for low, high in ranges),
+            *transform.texts(column, np.array(column.special)), "null"]
+
+
+def label_shares(draws: Sequence[Records], test: Records, spec: TableSpec) -> list[Json]:
+    """Return {"class", "synthetic", "real", "wrong"} for each class: its name and its shares.
+
+    They are wrong where they differ by `POINTS` or a factor of `FACTOR`, and by more than chance
+    explains (`ERRORS`).
+    """
+    y = np.concatenate([labels for _, labels in draws])
+    ours, theirs = (np.bincount(part, minlength=spec.classes) / len(part) for part in (y, test[1]))
+    return [{"class": name, "synthetic": float(p), "real": float(q),
+             "wrong": _wrong(float(p), len(y), float(q), len(test[1]))}
+            for name, p, q in zip(spec.label.categories, ours, theirs, strict=True)]
+
+
+def _wrong(p: float, n: int, q: float, m: int) -> bool:
+    """Return whether shares p of n rows and q of m rows differ by much, and by more than chance."""
+    error = math.sqrt(p * (1 - p) / n + q * (1 - q) / m)
+    much = abs(p - q) > POINTS or max(p, q) > FACTOR * min(p, q)
+    return much and abs(p - q) > ERRORS * error

@@ -55,8 +55,17 @@ from sklearn.utils.extmath import randomized_svd
 
 from dpgen_jax.core import arrays
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import Subjects, UserError
-from dpgen_jax.evaluation.scores import Log, silent, summary
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.results import (
+    Finding,
+    Log,
+    Part,
+    Real,
+    Score,
+    Setting,
+    Synthetic,
+    silent,
+)
 from dpgen_jax.release import guarantee as stamps
 
 Records = tuple[np.ndarray, np.ndarray]
@@ -74,14 +83,7 @@ VALUES = 2**26
 
 
 def flat_records(x: np.ndarray) -> np.ndarray:
-    """Flatten records.
-
-    Args:
-      x: Images [n, H, W, ch], uint8 or float in [0, 1], or encoded rows float [n, F] in [0, 1].
-
-    Returns:
-      float32 [n, F] in [0, 1].
-    """
+    """Flatten images [n, H, W, ch], uint8 or float in [0, 1], or rows [n, F], to float32 [n, F]."""
     x = np.asarray(x)
     scale = 255 if x.dtype == np.uint8 else 1
     return np.divide(x.reshape(len(x), -1), scale, dtype=np.float32)
@@ -89,29 +91,19 @@ def flat_records(x: np.ndarray) -> np.ndarray:
 
 def attack_scores(candidates: Records, synthetic: Records, reference: Records, seed: int = 0
                   ) -> dict[str, np.ndarray]:
-    """Score each candidate by each attack.
+    """Score each candidate by each of `ATTACKS`, float [n]; the higher, the more likely a member.
 
-    The attacks are
-    - closest_record: minus the distance to the closest synthetic record;
-    - density: the log-density under the synthetic records, a Gaussian kernel estimate along at most
-      `COMPONENTS` principal components of the synthetic records, with Scott's bandwidth,
-      n^(-1 / (d + 4)) standard deviations of each of the d components;
-    - density_ratio: that minus the log-density under `reference`, so that a record that is typical
-      of the population is not taken for a member.
-
-    Args:
-      candidates: Records to judge, float32 [n, F], and their labels int [n].
-      synthetic: Records of the release, float32 [m, F], and their labels int [m].
-      reference: Real records that are neither members nor candidates, and their labels.
-      seed: The seed of the search for principal components.
-
-    Returns:
-      {name of `ATTACKS`: scores float [n]}; the higher, the more likely a member.
+    The attacks are closest_record: minus the distance to the closest synthetic record; density: the
+    log-density under the synthetic records, a Gaussian kernel estimate along at most `COMPONENTS`
+    principal components of the synthetic records, with Scott's bandwidth, n^(-1 / (d + 4)) standard
+    deviations of each of the d components; and density_ratio: that minus the log-density under
+    `reference`, real records that are neither members nor candidates, so that a record that is
+    typical of the population is not taken for a member. The seed is that of the search for
+    components.
 
     Source:
-      density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
-      against Generative Models", PETS 2019. density_ratio: DOMIAS; van Breugel et al., AISTATS
-      2023.
+      Density: Hilprecht et al., "Monte Carlo and Reconstruction Membership Inference Attacks
+      against Generative Models", PETS 2019. Ratio: DOMIAS; van Breugel et al., AISTATS 2023.
     """
     project = _components(synthetic[0], seed)
     judged, released, population = (
@@ -156,18 +148,10 @@ def _log_density(x: np.ndarray, records: np.ndarray) -> np.ndarray:
 
 
 def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Find the nearest real records of each record; for the data holder only.
+    """Find the k nearest real records of each record, nearest first; for the data holder only.
 
-    The search is exact, and a copy has distance 0.
-
-    Args:
-      x: Records [n, ...], as `flat_records` takes them.
-      real: Real records [N, ...] of the same kind.
-      k: How many real records are found for each, at most N.
-
-    Returns:
-      The indices of the real records int [n, k] and their Euclidean distances float [n, k],
-      nearest first.
+    The search is exact, and a copy has distance 0. The result is their indices int [n, k] and their
+    Euclidean distances float [n, k].
     """
     block = _at_once(real, BLOCK)
     parts = [_nearest(flat_records(x), flat_records(real[start:start + block]), k)
@@ -201,20 +185,15 @@ def _chunks(x: np.ndarray, size: int = CHUNK) -> list[np.ndarray]:
 def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:
     """Compare how near synthetic and held-out records lie to training records.
 
-    Held-out records show how near real records lie that were not trained on. The time is in
-    proportion to all three counts: pass a few thousand synthetic and held-out records. For the
-    data holder only.
-
-    Args:
-      synthetic: Records of the release [n, ...], as `flat_records` takes them.
-      training: Records that it was trained on.
-      held_out: Real records that it was not trained on.
+    It is for the data holder only. Held-out records show how near real records lie that were not
+    trained on. The time is in proportion to all three counts: pass a few thousand synthetic and
+    held-out records.
 
     Returns:
       {"synthetic", "held_out"}, each {"percentile_1", "median", "copies"} of the distance to the
-      nearest training record, copies being the share at distance 0; and "closer_than_held_out",
-      the share of synthetic records that are closer than the first percentile of held-out ones:
-      about 0.01 for records that lie as held-out ones do, 1 for copies.
+      nearest training record, copies being the share at distance 0; and "closer_than_held_out", the
+      share of synthetic records that are closer than the first percentile of held-out ones: about
+      0.01 for records that lie as held-out ones do, 1 for copies.
     """
     near, near_held_out = (nearest(x, training)[1][:, 0] for x in (synthetic, held_out))
     first = float(np.percentile(near_held_out, 1))
@@ -227,71 +206,36 @@ def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray)
 
 Judged = tuple[Records, np.ndarray]
 """Records, and which of those who are judged has each: int [r], ascending from 0."""
-Rows = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From subjects int [s] to their rows int [r], and the place in 0..s-1 of the subject of each."""
 Side = tuple[int, Callable[[np.ndarray], Judged]]
 """The number of subjects of a part, and from subjects int [s] to their records."""
 
 
-def sides(inside: Records, outside: Records, subjects: Subjects | None) -> tuple[Side, Side]:
-    """Returns the training and the held-out part as subjects; without them each row is one.
+def side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
+    """Return a part of the data as subjects.
 
-    Args:
-        inside: The training records.
-        outside: The held-out records.
-        subjects: Who has which of them, or None.
+    `owners` int [n] has the subject of each record; None where each record is its own. At most
+    `most` records of a subject are judged, picked at random.
     """
-    if subjects is None:
-        return _side(inside, None, 1, 0), _side(outside, None, 1, 1)
-    return (_side(inside, subjects.train, subjects.rows, 0),
-            _side(outside, subjects.test, subjects.rows, 1))
-
-
-def _side(records: Records, owners: np.ndarray | None, most: int, seed: int) -> Side:
-    """Returns one part as subjects."""
     x, y = records
-    count, of = rows_of_subjects(owners, len(y), most, seed)
-
-    def take(picked: np.ndarray) -> Judged:
-        chosen, places = of(picked)
-        return (x[chosen], y[chosen]), places
-
-    return count, take
-
-
-def rows_of_subjects(owners: np.ndarray | None, count: int, most: int, seed: int) -> tuple[int,
-                                                                                           Rows]:
-    """Returns how many subjects there are, and the function that picks their rows.
-
-    Args:
-        owners: The subject of each row int [n]; None where each row is its own.
-        count: n.
-        most: The most rows of a subject that are picked, at random.
-        seed: Of that choice.
-    """
     if owners is None:
-        return count, lambda picked: (picked, np.arange(len(picked)))
-    names, own = np.unique(owners, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(count)
-    order = order[np.argsort(own[order], kind="stable")]
-    sizes = np.bincount(own)
+        return len(y), lambda picked: ((x[picked], y[picked]), np.arange(len(picked)))
+    names, subject = np.unique(owners, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    order = order[np.argsort(subject[order], kind="stable")]
+    sizes = np.bincount(subject)
     first = np.cumsum(sizes) - sizes
 
-    def of(picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def take(picked: np.ndarray) -> Judged:
         places = np.repeat(np.arange(len(picked)), np.minimum(sizes[picked], most))
         within = np.arange(len(places)) - np.searchsorted(places, places)
-        return order[first[picked][places] + within], places
+        rows = order[first[picked][places] + within]
+        return (x[rows], y[rows]), places
 
-    return len(names), of
+    return len(names), take
 
 
-def mean_by_subject(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Returns the mean score of the rows of each subject: float [s].
-
-    Args:
-        scores: Of each row, float [r].
-        places: The place of its subject, int [r], each of which has a row.
-    """
+def _by_subject(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the mean float [s] of the scores float [r] of the records of each subject."""
     return np.bincount(places, scores) / np.bincount(places)
 
 
@@ -307,10 +251,6 @@ STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> the steps to a neighbour between two worlds in which a record replaces another."""
 UNITS = ("record", "client", "subject")
 """Units of privacy for which the bound holds."""
-
-Unlabelled = tuple[np.ndarray, np.ndarray | None]
-"""Records [n, ...] and their labels int [n], or None."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
@@ -351,14 +291,9 @@ class Guarantee:
     def beyond(self, n: int) -> dict[str, float]:
         """Return scores that an attack at the bound exceeds in fewer than one of a hundred cases.
 
-        They are `allowed` and three standard errors. An AUROC of mean A has variance at most
-        A (1 - A) / n (van Dantzig 1951); the difference a of two rates at most (1 - a^2) / 2n.
-
-        Args:
-          n: The number of members, and of non-members.
-
-        Returns:
-          The keys of `CHANCE`.
+        They are `allowed` and three standard errors, for n members and n others. An AUROC of mean A
+        has variance at most A (1 - A) / n (van Dantzig 1951); the difference a of two rates at most
+        (1 - a^2) / 2n.
         """
         a, spread = self.advantage, 3 / math.sqrt(n)
         rate = self.tpr(min(1.0, RATE + spread * math.sqrt(RATE * (1 - RATE))))
@@ -369,14 +304,7 @@ class Guarantee:
 
 
 def guarantee(statement: Json) -> Guarantee | str:
-    """Return the guarantee of a privacy statement, or the reason why it bounds no attack.
-
-    Args:
-      statement: The content of privacy.json.
-
-    Returns:
-      The guarantee, or a reason such as "epsilon is inf and delta 1e-05".
-    """
+    """Return the guarantee of a privacy statement, or why it bounds no attack, as a text."""
     epsilon, delta = (math.inf if statement.get(name) is None else float(statement[name])
                       for name in ("epsilon", "delta"))
     stamp = stamps.of(statement)
@@ -390,42 +318,47 @@ def guarantee(statement: Json) -> Guarantee | str:
     return Guarantee(epsilon, delta, STEPS[relation])
 
 
-def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Unlabelled,
-               statement: Json, log: Log = silent, subjects: Subjects | None = None
-               ) -> tuple[Json, list[str]]:
-    """Attack a release, and compute the `membership` part of metrics.json.
+def membership(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
+    """Attack a release, as a `results.Measure`: see `attacked`."""
+    statement = {} if synthetic.release is None else synthetic.release.privacy
+    return attacked(setting.draws(synthetic, setting.compared), real, statement, setting.log)
+
+
+def attacked(draws: Sequence[Records], real: Real, statement: Json, log: Log = silent) -> Part:
+    """Attack synthetic records.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
-    non-members, sampled for each draw, are the reference of the attacks.
+    non-members, sampled for each draw, are the reference of the attacks. Where there are subjects
+    they are judged in the place of records, each by the mean score of as many of its rows as a run
+    keeps at most.
 
     Args:
-      draws: Synthetic records and labels, one draw a seed: images uint8 or float in [0, 1], or
-        encoded rows, such as `Release.sample` of images and `Release.encoded` of tables. Here and
-        below labels int [n] may be None.
-      members: Training records and labels.
-      non_members: Held-out records and labels.
+      draws: Synthetic records and labels, one draw a seed.
+      real: The training records are the members, the held-out ones the non-members.
       statement: The content of privacy.json.
       log: A function that takes a line of progress for each draw.
-      subjects: Who has which row. They are then judged in the place of records, each by the mean
-        score of as many of its rows as a run keeps at most.
 
     Returns:
-      {"attacks": {name: {metric: summary}}, "allowed": by the guarantee, or None where none holds,
-      "chance", "strongest": by AUROC, "sentence", "exceeds_guarantee", n_members, n_non_members,
-      n_reference}, and its keys for `not_covered_by_epsilon`. tpr_at_1_percent_fpr of attacks is
-      left out where a half has fewer than 99 non-members, too few to know 1 % of them.
+      Findings ("membership", "attacks", attack, metric), tpr_at_1_percent_fpr only where a half has
+      99 non-members or more, as fewer do not show 1 % of them; and the facts `allowed` by the
+      guarantee (None where none holds), `chance`, `strongest` by AUROC, `sentence`,
+      `exceeds_guarantee`, n_members, n_non_members and n_reference.
 
     Raises:
       UserError: There is no draw; or records are malformed, not finite or too few.
     """
     if not draws:
         raise UserError("seeds must be at least 1, got 0")
-    inside = _checked("training", members)
-    outside = _checked("held-out", non_members, inside[0].shape[1])
-    (n_in, take_in), (n_out, take_out) = sides(inside, outside, subjects)
+    if real.train is None:
+        raise UserError("membership inference needs the training records")
+    inside = _checked("training", real.train)
+    outside = _checked("held-out", real.test, inside[0].shape[1])
+    who = real.subjects
+    n_in, take_in = side(inside, who.train if who else None, who.rows if who else 1, 0)
+    n_out, take_out = side(outside, who.test if who else None, who.rows if who else 1, 1)
     n = min(CAP, n_in, n_out // 2)
     if n < 2:
-        what = "subjects" if subjects else "records"
+        what = "subjects" if who else "records"
         raise UserError(f"{n_in} training and {n_out} held-out {what}; membership inference needs "
                         "at least 2 and 4, hold out more")
     by_attack: dict[str, list[dict[str, float]]] = {name: [] for name in ATTACKS}
@@ -438,10 +371,8 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
             by_attack[name].append(values)
         log(f"membership, seed {seed}: AUROC " + ", ".join(
             f"{name} {values[-1]['auroc']:.3f}" for name, values in by_attack.items()))
-    scores = {name: {metric: summary([v[metric] for v in values]) for metric in values[0]}
-              for name, values in by_attack.items()}
-    keys = [f"membership.attacks.{name}.{metric}" for name in scores for metric in scores[name]]
-    return _result(scores, guarantee(statement), n), keys
+    return _part({name: {metric: Score.of([v[metric] for v in values]) for metric in values[0]}
+                  for name, values in by_attack.items()}, guarantee(statement), n)
 
 
 def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Judged, seed: int
@@ -450,25 +381,18 @@ def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Ju
     (inside, of_inside), (outside, of_outside) = members, others
     candidates = (np.concatenate([inside[0], outside[0]]), np.concatenate([inside[1], outside[1]]))
     n = len(of_inside)
-    return {name: measured(mean_by_subject(score[:n], of_inside),
-                           mean_by_subject(score[n:], of_outside)) for name, score in
+    return {name: measured(_by_subject(score[:n], of_inside),
+                           _by_subject(score[n:], of_outside)) for name, score in
             attack_scores(candidates, synthetic, reference[0], seed).items()}
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    """Measure how well scores distinguish members from non-members.
+    """Measure, with the keys of `CHANCE`, how well scores distinguish members from non-members.
 
     Thresholds are chosen on every other record and tested on the rest, then the reverse, and the
     two are averaged: the best of all thresholds on the records that chose it would favour the
     attack. That of `tpr_at_1_percent_fpr` is the order statistic of non-members that another
-    exceeds with a probability of 1 % at most.
-
-    Args:
-      inside: Scores of members float [n].
-      outside: Scores of non-members float [n'].
-
-    Returns:
-      The keys of `CHANCE`, the last only where n' is large enough.
+    exceeds with a probability of 1 % at most; it is left out where there are too few of them.
     """
     halves = [(inside[i::2], outside[i::2]) for i in range(2)]
     advantages, rates = [], []
@@ -495,32 +419,47 @@ def _best_threshold(inside: np.ndarray, outside: np.ndarray) -> float:
     return thresholds[np.argmax(tpr - fpr)]
 
 
-def _result(attacked: Json, promise: Guarantee | str, n: int) -> Json:
-    """Return the `membership` part of metrics.json from the scores of each attack."""
-    strongest = max(attacked, key=lambda name: attacked[name]["auroc"]["mean"])
-    allowed, limits = (None, {}) if isinstance(promise, str) else (
-        promise.allowed(), promise.beyond(n))
-    excess = [(name, metric) for name, scores in attacked.items()
-              for metric, limit in limits.items()
-              if metric in scores and scores[metric]["mean"] > limit]
-    return {"attacks": attacked, "allowed": allowed, "chance": CHANCE,
-            "strongest": strongest, "exceeds_guarantee": bool(excess),
-            "sentence": _sentence(attacked, strongest, promise, excess),
-            "n_members": n, "n_non_members": n, "n_reference": n}
+Scores = dict[str, dict[str, Score]]
+"""Attack -> metric -> its score."""
 
 
-def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
+def _part(scores: Scores, promise: Guarantee | str, n: int) -> Part:
+    """Return the findings and facts of the scores of attacks on n members and n others."""
+    strongest = max(scores, key=lambda name: scores[name]["auroc"].mean)
+    allowed = None if isinstance(promise, str) else promise.allowed()
+    excess = beyond(scores, promise, n)
+    facts = {"allowed": allowed, "chance": CHANCE, "strongest": strongest,
+             "exceeds_guarantee": bool(excess),
+             "sentence": _sentence(scores, strongest, promise, excess),
+             "n_members": n, "n_non_members": n, "n_reference": n}
+    findings = tuple(
+        Finding(("membership", "attacks", name, metric), score, chance=CHANCE[metric],
+                allowed=allowed[metric] if allowed else None)
+        for name, by_metric in scores.items() for metric, score in by_metric.items())
+    return Part(findings, {"membership": facts}, tuple(
+        f"membership.{name}" for name in facts if name not in ("allowed", "chance")))
+
+
+def beyond(scores: Scores, promise: Guarantee | str, n: int) -> list[tuple[str, str]]:
+    """Return the (attack, metric) that reached more than a guarantee allows n members."""
+    limits = {} if isinstance(promise, str) else promise.beyond(n)
+    return [(name, metric) for name, by_metric in scores.items()
+            for metric, limit in limits.items()
+            if metric in by_metric and by_metric[metric].mean > limit]
+
+
+def _sentence(scores: Scores, strongest: str, promise: Guarantee | str,
               excess: list[tuple[str, str]]) -> str:
     """Return what the attacks reached, and what the guarantee allows, as a sentence."""
-    auroc = attacked[strongest]["auroc"]
-    reached = (f"The strongest of {len(attacked)} attacks ({strongest}) reached AUROC "
-               f"{auroc['mean']:.3f} +- {auroc['std']:.3f} (0.5 is guessing)")
+    auroc = scores[strongest]["auroc"]
+    reached = (f"The strongest of {len(scores)} attacks ({strongest}) reached AUROC "
+               f"{auroc.mean:.3f} +- {auroc.std:.3f} (0.5 is guessing)")
     if isinstance(promise, str):
         return f"{reached}; no guarantee holds: {promise}. An attack that fails proves nothing."
     if excess:
         name, metric = excess[0]
         return (f"SOMETHING IS WRONG: the attack {name} reached {metric} "
-                f"{attacked[name][metric]['mean']:.3f}; the guarantee allows any attack at most "
+                f"{scores[name][metric].mean:.3f}; the guarantee allows any attack at most "
                 f"{promise.allowed()[metric]:.3f}, and chance does not explain the rest. Either "
                 "the code has a fault and the guarantee does not hold, or the held-out records "
                 "differ from the training records. Do not share the release before you know which.")
@@ -531,10 +470,9 @@ def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
             "An attack that fails proves nothing.")
 
 
-def _checked(part: str, records: Unlabelled, features: int | None = None) -> Records:
+def _checked(part: str, records: Records, features: int | None = None) -> Records:
     """Return flattened records, after a check of their shape, values and number of features."""
-    x, labels = np.asarray(records[0]), records[1]
-    y = np.zeros(len(x), int) if labels is None else np.asarray(labels)
+    x, y = np.asarray(records[0]), np.asarray(records[1])
     if x.ndim < 2 or y.shape != x.shape[:1]:
         raise UserError(f"{part} records have shape {x.shape} and labels {y.shape}; expected "
                         "[n, ...] and one label a record")

@@ -20,7 +20,7 @@ import optax.contrib
 from jax import lax
 
 from dpgen_jax.core.types import Array, PyTree
-from dpgen_jax.evaluation.scores import pick
+from dpgen_jax.evaluation.results import pick
 from dpgen_jax.nets import classifiers as nets
 
 CHUNK = 256
@@ -84,17 +84,11 @@ FULL = Schedule("full", epochs=4, min_steps=1200, mlp_times=3, learning_rate=2e-
 
 def fit_classifier(net: nn.Module, x: np.ndarray, y: np.ndarray, schedule: Schedule, seed: int
                    ) -> Any:
-    """Train a network from scratch; the same arguments give the same weights.
+    """Train a network from scratch, and return its variables after the last epoch.
 
-    Args:
-      net: A classifier, called as net(pixels, train=...).
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-      y: Labels int32 [n] in 0..net.classes-1.
-      schedule: How long and how it is trained.
-      seed: The seed of the weights, of the order of the images and of dropout.
-
-    Returns:
-      The variables of the network after the last epoch.
+    The same arguments give the same weights. Images are [n, H, W, ch], uint8 or float in [0, 1];
+    labels int32 [n] in 0..net.classes-1. The seed is that of the weights, of the order of the
+    images and of dropout. The network is called as net(pixels, train=...).
     """
     batch = min(schedule.batch, len(y))
     steps_per_epoch = len(y) // batch
@@ -146,15 +140,9 @@ def _training(net: nn.Module, schedule: Schedule, steps: int, batch: int
 
 
 def predict(net: nn.Module, params: PyTree, x: np.ndarray) -> np.ndarray:
-    """Apply a trained network to images, compiled once for a shape of image, whatever n.
+    """Return the outputs float32 [n, ...] of a trained network of images [n, H, W, ch].
 
-    Args:
-      net: The network, applied as net.apply(params, pixels, train=False).
-      params: Its variables.
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-
-    Returns:
-      The network's outputs float32 [n, ...], such as logits.
+    It is compiled once for a shape of image, whatever n.
     """
     pad = -len(x) % CHUNK
     chunks = np.pad(x, ((0, pad), *[(0, 0)] * 3)).reshape(-1, CHUNK, *x.shape[1:])

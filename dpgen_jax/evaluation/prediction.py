@@ -1,8 +1,10 @@
-"""Prediction of a table's columns by models of synthetic rows, also for subgroups of rows.
+"""Utility of synthetic tables: columns predicted by models of their rows, also for subgroups.
 
-A table is judged by what classifiers and regressions learn from it. Rows are float [n, F] in
-[0, 1]. A model is trained once on encoded rows, standardised with the mean and scale of its own
-training rows, and tested once. Of two classes class 1 is the positive one.
+A table is judged by what classifiers and regressions learn from it. Rows are float [n, F] in [0,
+1], hard (a one-hot has a single 1); labels are integers 0..classes-1. A table without a label has a
+single class: its utility is that of the columns that are named as targets, if any. A model is
+trained once on encoded rows, standardised with the mean and scale of its own training rows, and
+tested once. Of two classes class 1 is the positive one.
 
 Any column can be predicted from all others, the label among them. A column of categories is a
 classification problem, scored by `Scores`; a number is a regression problem, scored by R2. Rows in
@@ -19,7 +21,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from sklearn.dummy import DummyClassifier
@@ -47,14 +49,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from dpgen_jax.core import arrays
+from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.errors import nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import listed
 from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.evaluation.marginals import Rows
-from dpgen_jax.evaluation.scores import Log, pick, silent, summary
+from dpgen_jax.evaluation.results import (
+    TASKS,
+    Finding,
+    Key,
+    Log,
+    Part,
+    Real,
+    Records,
+    Score,
+    Setting,
+    Synthetic,
+    check_finite,
+    once,
+    pick,
+    silent,
+)
 
 POSITIVE_WEIGHT = 350
 """Weight of class 1 in `lr`: the paper's, meant for 0.17 % of frauds, and kept for all data."""
@@ -143,40 +161,17 @@ class Classifier:
     """The probability of class 1 from which on a row of two classes is assigned to it."""
 
 
-def score(classifier: str, train: Rows, test: Rows, classes: int, seed: int = 0) -> Scores:
-    """Train one classifier and test it; the same arguments give the same scores.
+def score(classifier: str, train: Records, test: Records, classes: int, seed: int = 0) -> Scores:
+    """Train one of `CLASSIFIERS` and test it; the same arguments give the same scores.
 
     Where the training rows have one class only, or boosting finds no member better than chance, the
     score is constant: the classes' shares in the training rows.
-
-    Args:
-      classifier: A name of `CLASSIFIERS`.
-      train: Encoded rows float [n, F] and labels int [n] to train on.
-      test: The same to test on.
-      classes: The number of classes.
-      seed: The seed of the training.
-
-    Returns:
-      The scores on the test rows.
-
-    Raises:
-      UserError: There is no such classifier.
     """
     return judge_models(fit_model(classifier, train, classes, seed), test, classes)
 
 
-def fit_model(classifier: str, train: Rows, classes: int, seed: int) -> Classifier:
-    """Train a classifier, as `score` does.
-
-    Args:
-      classifier: A name of `CLASSIFIERS`.
-      train: Encoded rows float [n, F] and labels int [n].
-      classes: The number of classes.
-      seed: The seed of the training.
-
-    Returns:
-      The trained classifier.
-    """
+def fit_model(classifier: str, train: Records, classes: int, seed: int) -> Classifier:
+    """Train a classifier, as `score` does."""
     (x, y), model = train, pick("classifier", CLASSIFIERS, classifier)(classes, seed)
     model = make_pipeline(StandardScaler(), model if len(np.unique(y)) > 1 else DummyClassifier())
     # The matrices are so small that several threads take six times as long on a busy machine.
@@ -213,17 +208,8 @@ def _probabilities(model: Any, x: np.ndarray, classes: int) -> np.ndarray:
     return probabilities
 
 
-def judge_models(trained: Classifier, test: Rows, classes: int) -> Scores:
-    """Test a trained classifier.
-
-    Args:
-      trained: The result of `fit_model`.
-      test: Encoded rows float [n, F] and labels int [n].
-      classes: The number of classes.
-
-    Returns:
-      Its scores.
-    """
+def judge_models(trained: Classifier, test: Records, classes: int) -> Scores:
+    """Test a trained classifier."""
     x, y = test
     probabilities = _probabilities(trained.model, x, classes)
     likeliest = probabilities.argmax(1)
@@ -241,37 +227,121 @@ def judge_models(trained: Classifier, test: Rows, classes: int) -> Scores:
                   float(balanced), float(f1))
 
 
-def fit_regression(regression: str, train: Rows, seed: int = 0) -> Any:
-    """Train a regression; the same arguments give the same one.
+SETTINGS = {setting.name: setting for setting in (
+    Setting("full", "the full evaluation", 10_000, 3),
+    Setting("fast", "a fast evaluation for laptops, whose numbers are less certain", 2_500, 2))}
+FAST_ENTRIES = 2**22
+"""The most entries, rows times features, of a draw of a fast evaluation: ensembles of 100 and 200
+learners take minutes of more."""
+FEWEST_ROWS = 250
+"""The fewest rows of such a draw, however many features they have."""
 
-    Args:
-      regression: A name of `REGRESSIONS`.
-      train: Encoded rows float [n, F] and numbers float [n].
-      seed: The seed of the training.
+
+def setting_for(options: Evaluation, spec: TableSpec, log: Log = silent) -> Setting:
+    """Return the setting that a user's options ask for: a fast one has few rows of a wide table."""
+    setting = SETTINGS["fast" if options.fast else "full"]
+    room = max(FAST_ENTRIES // spec.shape[0], FEWEST_ROWS)
+    if options.fast and not options.samples and room < setting.n_samples:
+        setting = dataclasses.replace(setting, n_samples=room, description=(
+            f"{setting.description}, on fewer rows as there are {spec.shape[0]:,} features"))
+    return dataclasses.replace(setting, options=options, log=log,
+                               seeds=options.seeds or setting.seeds,
+                               n_samples=options.samples or setting.n_samples)
+
+
+def prepared(real: Real, synthetic: Synthetic, setting: Setting) -> tuple[Real, Synthetic, Part]:
+    """Draw and check the rows of a table, and return them with facts on their numbers."""
+    spec, started = cast(TableSpec, real.spec), time.monotonic()
+    draw = once(lambda n, seed: _checked("synthetic", synthetic.draw(n, seed), spec))
+    for seed in range(setting.seeds):
+        draw(setting.n_samples, seed)
+    train = None if real.train is None else _checked("real", real.train, spec)
+    real = dataclasses.replace(real, test=_checked("test", real.test, spec), train=train)
+    n_real = 0 if train is None else min(len(train[1]), setting.n_samples)
+    learners = ("the classifiers of G-PATE with their published settings, logistic regression, a "
+                "random forest and boosted trees, " if spec.labelled else "")
+    text = (f"{setting.description}: {learners}on {setting.n_samples:,} synthetic rows for each "
+            f"of {setting.seeds} seeds, and on {n_real:,} real ones")
+    return real, dataclasses.replace(synthetic, draw=draw), Part(facts={
+        "setting": {"name": setting.name, "schedule": {}, "text": text},
+        "n_samples": setting.n_samples, "n_test": len(real.test[1]), "n_real": n_real,
+        "seeds": setting.seeds}, real_facts=("setting.text",),
+        seconds={"sampling": time.monotonic() - started})
+
+
+def _checked(part: str, rows: Records, spec: TableSpec) -> Records:
+    """Return rows float64 [n, F] and labels int [n], after a check against the schema."""
+    x, y = np.asarray(rows[0], np.float64), np.asarray(rows[1])
+    if x.ndim != 2 or x.shape[1:] != spec.shape or not len(x):
+        raise UserError(f"{part} rows have shape {x.shape}, the schema needs [n, {spec.shape[0]}] "
+                        "with n at least 1; encode them with the same schema")
+    arrays.check_labels(part, y, len(x), spec.classes)
+    check_finite(part, x, "rows")
+    return x, y
+
+
+def utility(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
+    """Measure a table by how well its label is predicted, as a `results.Measure`.
+
+    Of two classes class 1 is the positive one. Of training rows as many are used as a draw has. The
+    options of the setting name tasks and classifiers, all of `CLASSIFIERS` by default.
 
     Returns:
-      The trained model.
-
-    Raises:
-      UserError: There is no such regression.
+      Findings (task, classifier, name of a field of `Scores`); a note on each draw in which a class
+      is absent, since its score is then no measurement; nothing without a label.
     """
-    model = make_pipeline(StandardScaler(), pick("regression", REGRESSIONS, regression)(seed))
-    with threadpool_limits(1):
-        return model.fit(*train)
+    spec, options = cast(TableSpec, real.spec), setting.options
+    if not spec.labelled:
+        return Part(seconds={})
+    real = real.alike(setting.n_samples)
+    draws = setting.draws(synthetic)
+    pairs = {"gen2real": [(draw, real.test) for draw in draws]}
+    if real.train is not None:
+        pairs |= {"real2gen": [(real.train, draw) for draw in draws],
+                  "real2real": [(real.train, real.test)] * len(draws)}
+    pairs = {task: pairs[task] for task in TASKS if task in pairs and task in options.metrics}
+    findings, seconds = [], {}
+    for name in (options.classifiers or tuple(CLASSIFIERS)) if pairs else ():
+        started = time.monotonic()
+        scores = _scored(name, pairs, spec.classes)
+        seconds[name] = time.monotonic() - started
+        findings += [
+            Finding((task, name, field.name), Score.of([getattr(one, field.name) for one in of]))
+            for task, of in scores.items() for field in dataclasses.fields(Scores)]
+        setting.log(f"{name}: AUROC " + ", ".join(
+            f"{task} {np.mean([one.auroc for one in of]):.4f}" for task, of in scores.items())
+            + f" ({seconds[name]:.0f} s)")
+    order = [*pairs]
+    findings.sort(key=lambda one: order.index(str(one.key[0])))
+    return Part(tuple(findings), notes=tuple(_absent(pairs, spec)), seconds=seconds)
 
 
-def r2(model: Any, test: Rows) -> float:
-    """Test a trained regression.
+Pairs = dict[str, list[tuple[Records, Records]]]
+"""Task -> the rows to train on and the rows to test on, of each seed."""
 
-    Args:
-      model: The result of `fit_regression`.
-      test: Encoded rows float [n, F] and numbers float [n], two rows at least.
 
-    Returns:
-      R2: 1 where every number is right, 0 for the mean of the test rows, and below 0 for worse.
-    """
-    with threadpool_limits(1):
-        return float(r2_score(test[1], model.predict(test[0])))
+def _scored(name: str, pairs: Pairs, classes: int) -> dict[str, list[Scores]]:
+    """Return the scores of a classifier, trained once for the tasks that train on the same rows."""
+    models: dict[tuple[int, int], Classifier] = {}
+    scores: dict[str, list[Scores]] = {}
+    for task, of_task in pairs.items():
+        for seed, (train, test) in enumerate(of_task):
+            key = seed, id(train)
+            if key not in models:
+                models[key] = fit_model(name, train, classes, seed)
+            scores.setdefault(task, []).append(judge_models(models[key], test, classes))
+    return scores
+
+
+def _absent(pairs: Pairs, spec: TableSpec) -> Iterator[str]:
+    """Yield a line for each draw in which a class is absent."""
+    for task, of_task in pairs.items():
+        for seed, pair in enumerate(of_task):
+            for part, (_, y) in zip(("training", "test"), pair, strict=True):
+                absent = sorted({*range(spec.classes)} - {*y.tolist()})
+                if absent:
+                    names = ", ".join(spec.label.categories[c] for c in absent)
+                    yield f"{task}, seed {seed}: no {part} row has class {names}"
 
 
 MIN_ROWS = 10
@@ -300,13 +370,10 @@ class Target:
         """The names of the models that predict it."""
         return tuple(COMMON if self.column.categories else REGRESSIONS)
 
-    def problem(self, rows: Rows) -> Rows:
+    def problem(self, rows: Records) -> Records:
         """Return the features float [m, F'] and the target's values [m] of rows that have one.
 
         Values are classes int, or numbers between their bounds, 0 to 1 on the column's scale.
-
-        Args:
-          rows: Encoded rows float [n, F] and labels int [n].
         """
         x, y = rows
         if self.is_label:
@@ -323,43 +390,31 @@ class Target:
             return others[known], values[known].astype(np.int64)
         return others[known], transform.unit(self.column, values[known])
 
-    def fit(self, model: str, train: Rows, seed: int = 0) -> Any:
-        """Return a trained model; None where rows are too few.
-
-        Args:
-          model: A name of `models`.
-          train: The result of `problem` on the rows to train on.
-          seed: The seed of the training.
-        """
+    def fit(self, model: str, train: Records, seed: int = 0) -> Any:
+        """Return a model that is trained on a `problem`; None where rows are too few."""
         if len(train[1]) < MIN_ROWS:
             return None
         if self.column.categories:
             return fit_model(model, train, len(self.column.categories), seed)
-        return fit_regression(model, train, seed)
+        regression = make_pipeline(StandardScaler(), pick("regression", REGRESSIONS, model)(seed))
+        with threadpool_limits(1):
+            return regression.fit(*train)
 
-    def judge(self, trained: Any, test: Rows) -> dict[str, float]:
-        """Return the scores of a trained model, by name.
+    def judge(self, trained: Any, test: Records) -> dict[str, float]:
+        """Return the scores of a trained model on a `problem` of two rows or more, by name.
 
-        Args:
-          trained: A model that `fit` returned.
-          test: The result of `problem` on the rows to test on, two at least.
+        R2 of a number is 1 where every number is right, 0 for the mean of the test rows, and below
+        0 for worse.
         """
         if self.column.categories:
             return dataclasses.asdict(judge_models(
                 trained, test, len(self.column.categories)))
-        return {"r2": r2(trained, test)}
+        with threadpool_limits(1):
+            return {"r2": float(r2_score(test[1], trained.predict(test[0])))}
 
 
 def named_targets(spec: TableSpec, names: Sequence[str]) -> list[Target]:
-    """Return the targets of these names, each once, without the label.
-
-    Args:
-      spec: The schema.
-      names: Names of columns.
-
-    Raises:
-      UserError: There is no such column.
-    """
+    """Return the targets of these names, each once, without the label; refuse unknown names."""
     columns = {column.name: column for column in spec.all_columns}
     for name in names:
         if name not in columns:
@@ -369,60 +424,51 @@ def named_targets(spec: TableSpec, names: Sequence[str]) -> list[Target]:
     return [target for target in targets if not target.is_label]
 
 
-def utility_of_targets(targets: Sequence[Target], draws: Sequence[Rows], test: Rows, real: Rows
-                       | None,
-                       log: Log = silent) -> Json:
-    """Compute the parts `targets` and `seconds` of metrics.json.
-
-    Args:
-      targets: What is predicted.
-      draws: Synthetic rows, one draw a seed.
-      test: Held-out real rows, on which every model is tested.
-      real: Real training rows, for `real2real`; None to leave it out.
-      log: A function that takes a line of progress for each target.
+def predicted(real: Real, synthetic: Synthetic, setting: Setting, targets: Sequence[Target]
+              ) -> Part:
+    """Measure how well columns are predicted from the others, as a `results.Measure`.
 
     Returns:
-      {"targets": {name: {task: {model: {metric: `summary`}}}}, "seconds": {target: seconds},
-      "notes": a line for each target that could not be scored}; tasks are gen2real and real2real.
+      Findings ("targets", column, task, model, metric), tasks being gen2real and, where the metrics
+      of the setting name it, real2real; a note for each target that could not be scored.
     """
-    parts: Json = {}
+    if "gen2real" not in setting.options.metrics:
+        return Part(seconds={})
+    draws, real = setting.draws(synthetic), real.alike(setting.n_samples)
+    train = real.train if "real2real" in setting.options.metrics else None
+    findings: list[Finding] = []
     seconds, notes = {}, []
+    names: Json = {}
     for target in targets:
         started, name = time.monotonic(), target.column.name
-        trains = {"gen2real": draws, "real2real": [] if real is None else [real] * len(draws)}
-        part = {task: _of_task(target, rows, test) for task, rows in trains.items()}
-        parts[name] = {task: scores for task, scores in part.items() if scores}
-        seconds[f"target {name}"] = time.monotonic() - started
-        if not part["gen2real"]:
+        rows_of = {"gen2real": draws, "real2real": [] if train is None else [train] * len(draws)}
+        of_target = [one for task, rows in rows_of.items()
+                     for one in _of_task(target, task, rows, real.test)]
+        seconds[f"target {name}"], names[name] = time.monotonic() - started, {}
+        if not any(one.key[2] == "gen2real" for one in of_target):
             notes.append(f"target {name}: fewer than {MIN_ROWS} rows with a value; no score")
-        log(f"target {name}: " + ", ".join(
-            f"{task} {target.metric} {best(parts[name][task], target.metric):.4f}"
-            for task in parts[name]))
-    return {"targets": parts, "seconds": seconds, "notes": notes}
+        best = {task: max(one.value.mean for one in of_target
+                          if one.key[2] == task and one.name == target.metric)
+                for task in dict.fromkeys(one.key[2] for one in of_target)}
+        setting.log(f"target {name}: " + ", ".join(
+            f"{task} {target.metric} {score:.4f}" for task, score in best.items()))
+        findings += of_target
+    return Part(tuple(findings), {"targets": names}, ("targets",), tuple(notes), seconds)
 
 
-def best(scores: Json, metric: str) -> float:
-    """Return the highest mean of a metric over models.
-
-    Args:
-      scores: {model: {metric: `summary`}}, one model at least.
-      metric: The metric.
-    """
-    return max(model[metric]["mean"] for model in scores.values())
-
-
-def _of_task(target: Target, trains: Sequence[Rows], test: Rows) -> Json:
-    """Return {model: {metric: summary}} over the seeds; {} where rows are too few."""
-    tested, result = target.problem(test), {}
+def _of_task(target: Target, task: str, trains: Sequence[Records], test: Records) -> list[Finding]:
+    """Return the scores of all models over the seeds; none where rows are too few."""
+    tested, found = target.problem(test), []
     problems = [target.problem(rows) for rows in trains]
     if not problems or min(len(y) for _, y in (tested, *problems)) < MIN_ROWS:
-        return {}
+        return []
     for model in target.models:
         by_seed = [target.judge(target.fit(model, train, seed), tested)
                    for seed, train in enumerate(problems)]
-        result[model] = {metric: summary([scores[metric] for scores in by_seed])
-                         for metric in by_seed[0]}
-    return result
+        found += [Finding(("targets", target.column.name, task, model, metric),
+                          Score.of([scores[metric] for scores in by_seed]))
+                  for metric in by_seed[0]]
+    return found
 
 
 MIN_SUBGROUP_ROWS = 30
@@ -434,28 +480,10 @@ MODEL = "gradient_boosting"
 """The model that predicts the label, or the first target, in every group."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Grouping:
-    """Columns whose values part the rows."""
+def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[tuple[Column, ...]]:
+    """Return the groupings that a user names: a column each, or several with commas between them.
 
-    spec: TableSpec
-    columns: tuple[Column, ...]
-
-    @property
-    def name(self) -> str:
-        """The names of the columns."""
-        return ", ".join(column.name for column in self.columns)
-
-
-def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
-    """Return the groupings that a user names.
-
-    Args:
-      spec: The schema.
-      texts: For each the name of a column, or of several with commas between them.
-
-    Raises:
-      UserError: There is no such column, or one is named twice.
+    A UserError refuses a column that does not exist or is named twice.
     """
     columns = {column.name: column for column in spec.all_columns}
     groupings = []
@@ -467,78 +495,74 @@ def named_groups(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
                                 f"{name!r}{nearest(name, columns)}; known: {listed(columns)}")
         if len(set(names)) < len(names):
             raise UserError(f"{option('by', text)}: a column is named twice; name each once")
-        groupings.append(Grouping(spec, tuple(columns[name] for name in names)))
+        groupings.append(tuple(columns[name] for name in names))
     return groupings
 
 
-def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, real: Rows | None,
-              targets: Sequence[Target] = (), log: Log = silent) -> list[Json]:
-    """Compute the part `subgroups` of metrics.json, all of it from real rows.
+def subgroups(real: Real, synthetic: Synthetic, setting: Setting,
+              groupings: Sequence[Sequence[Column]], targets: Sequence[Target] = ()) -> Part:
+    """Measure parts of the rows of a table, as a `results.Measure`, all of it from real rows.
 
-    Args:
-      groupings: How the rows are parted, one after the other.
-      draws: Synthetic rows, one draw a seed.
-      test: Held-out real rows.
-      real: Real training rows, for the floors and `real2real`; None for neither.
-      targets: The columns that are predicted; the label, if there is one, stands for them.
-      log: A function that takes a line of progress for each grouping.
+    The first of `targets` is predicted in every group; the label, if there is one, stands for it.
 
     Returns:
-      For each group {"by", "group", "n_test", "n_synthetic", "synthetic_share", "real_share"}, with
-      "one_way_tvd", "two_way_tvd" and "query_error" as `marginals.fidelity` gives them, of equal
-      numbers of rows; "metric", "gen2real" and "real2real", the score on the group's held-out rows
-      of `MODEL` trained on all rows, and "n_rarest", how many of them are of the rarest class; and
-      "note" where something is left out, and why.
+      The fact `subgroups`, for each group {"by", "group", "n_test", "n_synthetic", "real_share"},
+      "metric" of its scores, "n_rarest", how many of its held-out rows are of the rarest class, and
+      "note" where something is left out, and why. Findings ("subgroups", its number, name):
+      `synthetic_share`; those of `marginals.distances`, of equal numbers of rows; `gen2real` and
+      `real2real`, the score on the group's held-out rows of `MODEL` trained on all rows.
     """
-    if not groupings:
-        return []
-    spec = groupings[0].spec
+    spec, draws = cast(TableSpec, real.spec), setting.draws(synthetic)
+    real = real.alike(setting.n_samples)
     goal = Target(spec, spec.label) if spec.labelled else next(iter(targets), None)
-    predicted = None if goal is None else _Predicted.of(goal, draws, real)
-    result = []
-    for grouping in groupings:
-        log(f"subgroups by {grouping.name}")
+    models = None if goal is None else _Predicted.of(goal, draws, real.train)
+    findings: list[Finding] = []
+    facts: list[Json] = []
+    for columns in groupings:
+        by = ", ".join(column.name for column in columns)
+        setting.log(f"subgroups by {by}")
         # within a group the column that makes it is nearly constant: nothing is to be predicted
-        known = goal is None or goal.column in grouping.columns
-        result += [_measured(grouping, group, draws, test, real, None if known else predicted)
-                   for group in _groups(grouping, test)]
-    return result
+        known = goal is None or goal.column in columns
+        for group in _groups(spec, columns, real.test):
+            of_group, more = _measured(group, draws, real, ("subgroups", len(facts)),
+                                       None if known else models)
+            findings += of_group
+            facts.append({"by": by, "group": group.name} | more)
+    return Part(tuple(findings), {"subgroups": facts}, ("subgroups",))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Group:
-    """A group: its name, and for each column the lowest and highest code that belongs to it."""
+class _Group(NamedTuple):
+    """A group of the rows of a table."""
 
-    name: str
-    ranges: tuple[tuple[float, float], ...]
-    """NaN for null."""
+    spec: TableSpec
+    name: str = ""
+    ranges: tuple[tuple[Column, float, float], ...] = ()
+    """Columns with the lowest and the highest code that belong to it, NaN for null."""
 
-    def rows(self, grouping: Grouping, rows: Rows) -> np.ndarray:
-        """Return which rows [n] belong to it: bool [n]."""
-        cells, kept = marginals.cells(grouping.spec, rows), np.ones(len(rows[1]), bool)
-        for column, (low, high) in zip(grouping.columns, self.ranges, strict=True):
-            values = cells[:, grouping.spec.all_columns.index(column)]
+    def of(self, rows: Records) -> Records:
+        """Return the rows that belong to it."""
+        cells, kept = marginals.cells(self.spec, rows), np.ones(len(rows[1]), bool)
+        for column, low, high in self.ranges:
+            values = cells[:, self.spec.all_columns.index(column)]
             if np.isnan(low):
                 kept &= np.isnan(values)
             else:
                 kept &= (values >= low) & (values <= high)
                 kept &= (low == high) | ~np.isin(values, column.special)
-        return kept
+        return rows[0][kept], rows[1][kept]
 
 
-def _groups(grouping: Grouping, test: Rows) -> list[_Group]:
+def _groups(spec: TableSpec, columns: Sequence[Column], test: Records) -> list[_Group]:
     """Return the groups, the largest first, at most `MAX_GROUPS`; none that has no held-out row."""
-    groups = [_Group("", ())]
-    cells = marginals.cells(grouping.spec, test)
-    for column in grouping.columns:
-        values = cells[:, grouping.spec.all_columns.index(column)]
-        groups = [_Group(", ".join(filter(None, (group.name, name))), (*group.ranges, span))
-                  for group in groups for name, span in _values(column, values)]
-        sizes = [int(group.rows(dataclasses.replace(
-            grouping, columns=grouping.columns[:len(group.ranges)]), test).sum())
-            for group in groups]
-        order = sorted(range(len(groups)), key=lambda i: -sizes[i])[:MAX_GROUPS]
-        groups = [groups[i] for i in order if sizes[i]]
+    groups, cells = [_Group(spec)], marginals.cells(spec, test)
+    for column in columns:
+        values = cells[:, spec.all_columns.index(column)]
+        parts = [_Group(spec, ", ".join(filter(None, (group.name, name))),
+                        (*group.ranges, (column, *span)))
+                 for group in groups for name, span in _values(column, values)]
+        sized = [(len(part.of(test)[1]), part) for part in parts]
+        sized = sorted(sized, key=lambda one: -one[0])[:MAX_GROUPS]
+        groups = [part for size, part in sized if size]
     return groups
 
 
@@ -569,54 +593,47 @@ class _Predicted:
     trained: dict[str, list[Any]]
 
     @classmethod
-    def of(cls, target: Target, draws: Sequence[Rows], real: Rows | None) -> _Predicted:
+    def of(cls, target: Target, draws: Sequence[Records], real: Records | None) -> _Predicted:
         tasks = {"gen2real": draws, "real2real": [] if real is None else [real]}
         return cls(target, {task: [target.fit(MODEL, target.problem(rows), seed)
                                    for seed, rows in enumerate(trains)]
                             for task, trains in tasks.items()})
 
-    def scores(self, test: Rows) -> Json:
-        """Return the score of each task on these rows, and what it is; {} where they are few."""
+    def scores(self, test: Records, key: Key) -> tuple[list[Finding], Json]:
+        """Return the score of each task on these rows, and what it is; none where they are few."""
         tested, metric = self.target.problem(test), self.target.metric
         counts = (np.bincount(tested[1].astype(np.int64)) if self.target.column.categories
                   else np.array([len(tested[1])]))
         if (counts >= MIN_ROWS).sum() < (2 if self.target.column.categories else 1):
-            return {}
-        result: Json = {"metric": metric, "n_rarest": int(counts[counts > 0].min())}
-        for task, trained in self.trained.items():
-            if trained and None not in trained:
-                result[task] = summary([self.target.judge(model, tested)[metric]
-                                        for model in trained])
-        return result
+            return [], {}
+        return [Finding((*key, task), Score.of([self.target.judge(model, tested)[metric]
+                                                for model in trained]))
+                for task, trained in self.trained.items() if trained and None not in trained], {
+                    "metric": metric, "n_rarest": int(counts[counts > 0].min())}
 
 
-def _measured(grouping: Grouping, group: _Group, draws: Sequence[Rows], test: Rows,
-              real: Rows | None, predicted: _Predicted | None) -> Json:
-    """Return what is measured of one group."""
-    parts = [_only(draw, group.rows(grouping, draw)) for draw in draws]
-    held_out = _only(test, group.rows(grouping, test))
-    shares = [len(part[1]) / len(draw[1]) for part, draw in zip(parts, draws, strict=True)]
-    result: Json = {
-        "by": grouping.name, "group": group.name, "n_test": len(held_out[1]),
-        "n_synthetic": min(len(part[1]) for part in parts)}
+def _measured(group: _Group, draws: Sequence[Records], real: Real, key: Key,
+              models: _Predicted | None) -> tuple[list[Finding], Json]:
+    """Return the findings and the facts of one group."""
+    parts, held_out = [group.of(draw) for draw in draws], group.of(real.test)
+    fewest = min(len(one[1]) for one in parts)
+    facts: Json = {"n_test": len(held_out[1]), "n_synthetic": fewest}
     if len(held_out[1]) < MIN_SUBGROUP_ROWS:
-        return result | {"note": f"too few held-out rows to say anything: "
-                                 f"{MIN_SUBGROUP_ROWS} are needed"}
-    result |= {"synthetic_share": summary(shares), "real_share": len(held_out[1]) / len(test[1])}
-    result |= {} if predicted is None else predicted.scores(held_out)
-    training = None if real is None else _only(real, group.rows(grouping, real))
+        return [], facts | {"note": f"too few held-out rows to say anything: {MIN_SUBGROUP_ROWS} "
+                                    "are needed"}
+    facts["real_share"] = len(held_out[1]) / len(real.test[1])
+    findings = [Finding((*key, "synthetic_share"), Score.of(
+        [len(one[1]) / len(draw[1]) for one, draw in zip(parts, draws, strict=True)]))]
+    if models is not None:
+        scores, known = models.scores(held_out, key)
+        findings, facts = [*findings, *scores], facts | known
+    training = None if real.train is None else group.of(real.train)
     if training is not None and len(training[1]) < MIN_SUBGROUP_ROWS:
         training = None
-    if result["n_synthetic"] < MIN_SUBGROUP_ROWS:
-        note = f"too few synthetic rows to compare columns: {MIN_SUBGROUP_ROWS} are needed"
-        return result | {"note": note}
-    n = min(result["n_synthetic"], len(held_out[1] if training is None else training[1]))
-    cut = [(x[:n], y[:n]) for x, y in parts]
+    if fewest < MIN_SUBGROUP_ROWS:
+        return findings, facts | {"note": "too few synthetic rows to compare columns: "
+                                          f"{MIN_SUBGROUP_ROWS} are needed"}
+    n = min(fewest, len(held_out[1] if training is None else training[1]))
     floor = None if training is None else (training[0][:n], training[1][:n])
-    return (result | marginals.column_distances(cut, held_out, floor, grouping.spec)
-            | {"query_error": marginals.query_errors(cut, held_out, floor, grouping.spec)})
-
-
-def _only(rows: Rows, kept: np.ndarray) -> Rows:
-    """Return the rows that are kept, bool [n]."""
-    return rows[0][kept], rows[1][kept]
+    return findings + marginals.distances([(x[:n], y[:n]) for x, y in parts], Real(
+        real.spec, held_out, floor), key), facts

@@ -29,7 +29,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -49,15 +49,27 @@ from threadpoolctl import threadpool_limits
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation import results
 from dpgen_jax.evaluation.networks import FAST, FULL, Schedule, fit_classifier, predict
-from dpgen_jax.evaluation.scores import Images, Log, Synthetic, checked, draw, pick, silent, summary
+from dpgen_jax.evaluation.results import (
+    TASKS,
+    Finding,
+    Log,
+    Part,
+    Real,
+    Records,
+    Score,
+    Synthetic,
+    checked,
+    pick,
+)
 from dpgen_jax.nets import classifiers as nets
 
 Predict = Callable[[np.ndarray], np.ndarray]
-"""Images [n, H, W, ch] -> their classes, int [n]."""
+"""Records [n, H, W, ch] -> their classes, int [n]."""
 
 CHUNK = 10_000
-"""Images that are classified at once."""
+"""Records that are classified at once."""
 
 
 def _xgboost(seed: int) -> Any:
@@ -93,33 +105,17 @@ def is_installed(name: str) -> bool:
 
 
 def require_installed(name: str) -> None:
-    """Check that a classifier is installed.
-
-    Raises:
-      UserError: It is not.
-    """
+    """Raise a UserError unless a classifier is installed."""
     if not is_installed(name):
         raise UserError(f"the classifier {name!r} needs a package that is missing; pip install "
                         f"'dpgen_jax[{name}]', or leave it out")
 
 
 def fit_classical(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    """Train a classifier; the same arguments give the same one.
+    """Train one of `CLASSICAL_CLASSIFIERS`; the same arguments give the same.
 
     It knows only the classes in y. It predicts the commonest class where there is only one, where
     the images are all (or all but) alike, and where boosting finds no member better than chance.
-
-    Args:
-      name: A name of `CLASSICAL_CLASSIFIERS`.
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-      y: Labels int [n].
-      seed: The seed of its training.
-
-    Returns:
-      A function of images [m, H, W, ch] that returns their classes int [m].
-
-    Raises:
-      UserError: There is no such classifier, or XGBoost is not installed.
     """
     model = pick("classifier", CLASSICAL_CLASSIFIERS, name)(seed)
     classes, y = np.unique(y, return_inverse=True)
@@ -169,7 +165,6 @@ def _quiet() -> Iterator[None]:
 
 NETWORKS = {"cnn": nets.CNN, "mlp": nets.MLP}
 ALL_CLASSIFIERS = (*NETWORKS, *CLASSICAL_CLASSIFIERS)
-TASKS = ("gen2real", "real2gen", "real2real")
 VALIDATION_SHARE = 0.1
 """The share of the training images that is held out."""
 
@@ -180,35 +175,23 @@ def held_out_count(n: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """How much an evaluation does; nothing in it depends on what is measured."""
+class Setting(results.Setting):
+    """How much an evaluation of images does."""
 
-    name: str
-    description: str
-    """The start of the text that metrics.json has on the setting."""
-    n_samples: int
-    """Synthetic images of a seed, and the most real ones to train on."""
-    seeds: int
-    schedule: Schedule
+    schedule: Schedule = FULL
     """How networks are trained."""
-    classifiers: tuple[str, ...]
-    """The classifiers that are trained."""
-    classical_rows: Mapping[str, int]
+    classifiers: tuple[str, ...] = ALL_CLASSIFIERS
+    classical_rows: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """The most images that a slow classical classifier learns from; the others learn from all."""
     tasks: tuple[str, ...] = TASKS
-    """The tasks that are measured."""
     optional: tuple[str, ...] = ("xgboost",)
     """Classifiers that are left out, with a note, where they are not installed."""
 
     def info(self, names: Sequence[str]) -> Json:
-        """Describe the setting of an evaluation, for metrics.json.
+        """Return {"name", "text", "schedule", "classical_rows"} of metrics.json.
 
-        Args:
-          names: The classifiers that were trained.
-
-        Returns:
-          {"name", "text", "schedule", "classical_rows"}; the last for those classifiers that
-          learned from fewer images than there were.
+        The last is of those classifiers, of `names`, that learned from fewer images than there
+        were.
         """
         n_train = self.n_samples - held_out_count(self.n_samples)
         rows = {name: self.classical_rows[name] for name in names
@@ -224,16 +207,15 @@ class Setting:
                 "classical_rows": rows}
 
 
-def setting_for(options: Evaluation) -> Setting:
+def setting_for(options: Evaluation, log: Log = results.silent) -> Setting:
     """Return the setting that a user's options ask for."""
     setting = SETTINGS["fast" if options.fast else "full"]
-    setting = dataclasses.replace(
-        setting, n_samples=options.samples or setting.n_samples,
+    return dataclasses.replace(
+        setting, n_samples=options.samples or setting.n_samples, options=options, log=log,
         seeds=options.seeds or setting.seeds,
+        classifiers=options.classifiers or setting.classifiers,
+        optional=() if options.classifiers else setting.optional,
         tasks=tuple(task for task in TASKS if task in options.metrics))
-    if not options.classifiers:
-        return setting
-    return dataclasses.replace(setting, classifiers=options.classifiers, optional=())
 
 
 def _rows(slow: int, boosted: int) -> dict[str, int]:
@@ -244,51 +226,35 @@ def _rows(slow: int, boosted: int) -> dict[str, int]:
 
 
 SETTINGS = {setting.name: setting for setting in (
-    Setting("full", "the full evaluation", 60_000, 3, FULL, ALL_CLASSIFIERS, _rows(10_000, 2_500)),
+    Setting("full", "the full evaluation", 60_000, 3, classical_rows=_rows(10_000, 2_500)),
     Setting("fast", "a fast evaluation for laptops, whose numbers are lower and whose averages are "
-            "over fewer classifiers than those of the full one", 10_000, 2, FAST,
-            ("cnn", "mlp", "bernoulli_nb", "gaussian_nb", "lda", "decision_tree"),
-            _rows(5_000, 1_000)))}
+            "over fewer classifiers than those of the full one", 10_000, 2, 5_000, schedule=FAST,
+            classifiers=("cnn", "mlp", "bernoulli_nb", "gaussian_nb", "lda", "decision_tree"),
+            classical_rows=_rows(5_000, 1_000)))}
 
 
 REAL2GEN_IMAGES = 10_000
 """The most synthetic images on which a classifier of `real2gen` is tested, as in GS-WGAN's code."""
-Accuracies = Mapping[tuple[str, str, str], list[float]]
-"""(task, classifier, metric) -> the accuracy of each seed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained classifier."""
 
-    predict: Callable[[np.ndarray], np.ndarray]
-    """A function of images [n, H, W, ch] that returns their classes int [n]."""
+    predict: Predict
 
-    def accuracy(self, images: Images) -> float:
+    def accuracy(self, images: Records) -> float:
         """Return the share, in [0, 1], of checked images that are given their label."""
         x, y = images
         return float(np.mean(self.predict(x) == y))
 
 
-def train(name: str, images: Images, classes: int, setting: Setting, seed: int) -> Trained:
-    """Train a classifier; the same arguments give the same one.
+def train(name: str, images: Records, classes: int, setting: Setting, seed: int) -> Trained:
+    """Train one of `ALL_CLASSIFIERS` on checked images; the same arguments give the same.
 
     A network follows setting.schedule; a classical one sees the first setting.classical_rows[name]
-    images.
-
-    Args:
-      name: A name of `ALL_CLASSIFIERS`.
-      images: Checked images [n, H, W, ch] and labels int32 [n] below `classes`.
-      classes: The number of classes.
-      setting: The schedule, and the most images of slow classifiers.
-      seed: The seed of the training.
-
-    Returns:
-      The trained classifier.
-
-    Raises:
-      UserError: There is no such classifier, XGBoost is not installed, or the images are too small
-        for the CNN.
+    images. A UserError refuses an unknown name, XGBoost where it is not installed, and images that
+    are too small for the CNN.
     """
     x, y = images
     if name in NETWORKS:
@@ -300,10 +266,8 @@ def train(name: str, images: Images, classes: int, setting: Setting, seed: int) 
     return Trained(fit_classical(name, x[:rows], y[:rows], seed))
 
 
-def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
-            setting: Setting = SETTINGS["full"], *, classes: int | None = None,
-            log: Log = silent) -> Json:
-    """Compute the utility part of metrics.json for images.
+def utility(real: Real, synthetic: Synthetic, setting: results.Setting) -> Part:
+    """Measure images by the accuracy of classifiers, as a `results.Measure`.
 
     A tenth of each training set is held out. The tasks are
     - gen2real, trained on synthetic and tested on real images: the main figure of the papers. Also
@@ -312,47 +276,39 @@ def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
     - real2gen, trained on real and tested on (at most 10,000) synthetic ones: it shows whether the
       images look like their labels;
     - real2real, trained on real and tested on other real ones: the upper bound of gen2real.
+    Of real training images as many are used as there are synthetic ones.
 
     Args:
-      synthetic: Images and labels, all of which are used, or a function of (n, seed), which draws
-        setting.n_samples new ones for each seed.
-      test: Held-out real images and labels, which are in no training set.
-      real: Real training images and labels, of which as many are used as there are synthetic ones;
-        None to leave out `real2gen` and `real2real`.
-      setting: The tasks, classifiers, seeds and numbers of images.
-      classes: The number of classes of the release; by default that of the real labels.
-      log: A function that takes lines of progress.
+      real: Real images.
+      synthetic: Synthetic ones, of which setting.n_samples are drawn for each seed.
+      setting: A `Setting`.
 
     Returns:
-      {task: {classifier: {metric: leaf}}}, leaves being a `summary` over the seeds; `average`, the
-      mean over the classifiers of each seed; n_samples, n_test, n_real; seeds; setting; notes;
-      seconds, of sampling and of each classifier; and `not_covered_by_epsilon`: the keys that were
-      computed from real images, which the privacy statement of a release does not cover and which
-      nobody may use to choose between models.
+      Findings (task, classifier, metric) and ("average", task, metric), the mean over the
+      classifiers of each seed; the sizes and the setting.
 
     Raises:
-      UserError: Images or labels are malformed, not finite or out of range; the parts differ in
+      UserError: Records or labels are malformed, not finite or out of range; the parts differ in
         shape or classes; there are fewer synthetic images than classes; or as for `train`.
     """
+    setting, log = cast(Setting, setting), setting.log
     names, notes = _available(setting)
-    if not callable(synthetic):
-        setting = dataclasses.replace(setting, n_samples=len(synthetic[1]))
-    n_samples = setting.n_samples
-    test = checked("test", *test, at_least=1)
-    real = None if real is None else _subset(checked("real training", *real, at_least=2),
-                                             n_samples, seed=0)
-    classes = _classes(classes, test, real)
-    accuracies: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    classes, n_samples = real.spec.classes, setting.n_samples
+    test = checked("test", *real.test, at_least=1)
+    train_part = None if real.train is None else _subset(
+        checked("real training", *real.train, at_least=2), n_samples, seed=0)
+    _check_classes(classes, test, train_part)
+    accuracies: Accuracies = defaultdict(list)
     seconds = dict.fromkeys(("sampling", *names), 0.0)
     for seed in range(setting.seeds if setting.tasks else 0):
         prefix = f"seed {seed + 1} of {setting.seeds}"
         log(f"{prefix}: {n_samples:,} synthetic images")
         started = time.monotonic()
-        samples = checked("synthetic", *draw(synthetic, n_samples, seed), at_least=2)
+        samples = checked("synthetic", *synthetic.draw(n_samples, seed), at_least=2)
         seconds["sampling"] += time.monotonic() - started
-        _check_comparable(samples, test, real, classes)
+        _check_comparable(samples, test, train_part, classes)
         notes += _absent(f"seed {seed}: no synthetic image", samples, classes)
-        plan = _plan(samples, test, real, setting.tasks, seed)
+        plan = _plan(samples, test, train_part, setting.tasks, seed)
         for name in names:
             started = time.monotonic()
             for kind, images, tests in plan:
@@ -361,15 +317,20 @@ def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
                 for (task, metric), tested in tests.items():
                     accuracies[task, name, metric].append(trained.accuracy(tested))
             seconds[name] += time.monotonic() - started
-    result = _nested(accuracies, names, len(test[1]))
-    n_real = 0 if real is None else len(real[1])
+    n_real = 0 if train_part is None else len(train_part[1])
     if 0 < n_real < n_samples:
         notes.append(f"there are {n_real:,} real training images for {n_samples:,} synthetic ones")
-    return result | {
-        "n_samples": n_samples, "n_test": len(test[1]), "n_real": n_real, "seeds": setting.seeds,
-        "setting": setting.info(names),
-        "notes": notes + _absent("no test image", test, classes), "seconds": seconds,
-        "not_covered_by_epsilon": _from_real(result)}
+    findings = _findings(accuracies, names, len(test[1]))
+    average = {task: {"classifiers": names} for task in TASKS
+               if any(one.key[0] == task for one in findings)}
+    return Part(findings, {
+        "average": average, "n_samples": n_samples, "n_test": len(test[1]), "n_real": n_real,
+        "seeds": setting.seeds, "setting": setting.info(names)},
+        notes=(*notes, *_absent("no test image", test, classes)), seconds=seconds)
+
+
+Accuracies = dict[tuple[str, str, str], list[float]]
+"""(task, classifier, metric) -> the accuracy of each seed."""
 
 
 def _available(setting: Setting) -> tuple[list[str], list[str]]:
@@ -390,8 +351,8 @@ def _available(setting: Setting) -> tuple[list[str], list[str]]:
     return names, notes
 
 
-def _plan(synthetic: Images, test: Images, real: Images | None, tasks: Sequence[str], seed: int
-          ) -> list[tuple[str, Images, dict[tuple[str, str], Images]]]:
+def _plan(synthetic: Records, test: Records, real: Records | None, tasks: Sequence[str], seed: int
+          ) -> list[tuple[str, Records, dict[tuple[str, str], Records]]]:
     """Return what a seed trains on, and what each (task, metric) is tested on.
 
     Synthetic and real images are split alike: equal ones give equal classifiers.
@@ -408,7 +369,7 @@ def _plan(synthetic: Images, test: Images, real: Images | None, tasks: Sequence[
     return [part for part in needed if part[2]]
 
 
-def _split(images: Images, seed: int) -> tuple[Images, Images]:
+def _split(images: Records, seed: int) -> tuple[Records, Records]:
     """Return nine tenths to train on and the tenth that is held out, each in random order."""
     x, y = images
     order = np.random.default_rng(seed).permutation(len(y))
@@ -416,50 +377,40 @@ def _split(images: Images, seed: int) -> tuple[Images, Images]:
     return (x[kept], y[kept]), (x[held_out], y[held_out])
 
 
-def _subset(images: Images, n: int, seed: int) -> Images:
+def _subset(images: Records, n: int, seed: int) -> Records:
     """Return at most n of the images, picked at random and in their order."""
     x, y = images
     picked = np.sort(np.random.default_rng(seed).permutation(len(y))[:n])
     return x[picked], y[picked]
 
 
-def _nested(accuracies: Accuracies, names: Sequence[str], n_test: int) -> Json:
-    """Return {task: {classifier: {metric: leaf}}} and `average`."""
-    by_key = dict(accuracies)
+def _findings(accuracies: Accuracies, names: Sequence[str], n_test: int) -> tuple[Finding, ...]:
+    """Return the accuracies of each classifier, and their averages."""
     for name in names:
-        ours, real = (by_key.get((task, name, "accuracy")) for task in ("gen2real", "real2real"))
+        ours, real = (accuracies.get((task, name, "accuracy"))
+                      for task in ("gen2real", "real2real"))
         if ours and real:  # one right image at least: with none there is no ratio
-            by_key["gen2real", name, "calibrated_accuracy"] = [
+            accuracies["gen2real", name, "calibrated_accuracy"] = [
                 a / max(b, 1 / n_test) for a, b in zip(ours, real, strict=True)]
-    result: Json = {}
-    for (task, name, metric), values in by_key.items():
-        result.setdefault(task, {}).setdefault(name, {})[metric] = summary(values)
-    result["average"] = {task: {
-        metric: summary(np.mean([by_key[task, name, metric] for name in names], 0))
-        for metric in ("accuracy", "calibrated_accuracy") if (task, names[0], metric) in by_key
-    } | {"classifiers": list(names)} for task in TASKS if task in result}
-    return result
+    each = [Finding(key, Score.of(values), from_real=key[2] != "validation_accuracy")
+            for key, values in accuracies.items()]
+    return (*each, *(
+        Finding(("average", task, metric), Score.of(
+            np.mean([accuracies[task, name, metric] for name in names], 0)))
+        for task in TASKS for metric in ("accuracy", "calibrated_accuracy")
+        if (task, names[0], metric) in accuracies))
 
 
-def _from_real(result: Mapping[str, Any]) -> list[str]:
-    """Return the keys that were computed from real images."""
-    return [f"{task}.{name}.{metric}" for task in (*TASKS, "average")
-            for name, metrics in result.get(task, {}).items() for metric in metrics
-            if metric in ("accuracy", "calibrated_accuracy")]
+def _check_classes(classes: int, test: Records, real: Records | None) -> None:
+    """Raise a UserError where a real label is none of the release's."""
+    for part, (_, y) in {"test": test, "real training": real or test}.items():
+        if y.max() >= classes:
+            raise UserError(f"{part} label {y.max()} is not one of the release's classes "
+                            f"0..{classes - 1}; name the data set that it was trained on")
 
 
-def _classes(declared: int | None, test: Images, real: Images | None) -> int:
-    """Return the number of classes, after a check of the real labels."""
-    parts = {"test": test} | ({} if real is None else {"real training": real})
-    largest = {part: int(y.max()) for part, (_, y) in parts.items()}
-    for part, label in largest.items():
-        if declared is not None and label >= declared:
-            raise UserError(f"{part} label {label} is not one of the release's classes "
-                            f"0..{declared - 1}; name the data set that it was trained on")
-    return declared or max(largest.values()) + 1
-
-
-def _check_comparable(synthetic: Images, test: Images, real: Images | None, classes: int) -> None:
+def _check_comparable(synthetic: Records, test: Records, real: Records | None, classes: int
+                      ) -> None:
     """Raise a UserError unless the parts have one shape of image and the same classes."""
     for part, images in {"test": test, "real training": real or test}.items():
         if synthetic[0].shape[1:] != images[0].shape[1:]:
@@ -473,7 +424,7 @@ def _check_comparable(synthetic: Images, test: Images, real: Images | None, clas
                         "least one a class")
 
 
-def _absent(prefix: str, images: Images, classes: int) -> list[str]:
+def _absent(prefix: str, images: Records, classes: int) -> list[str]:
     """Return a note where a class is absent: the score then says nothing on it."""
     absent = sorted({*range(classes)} - {*images[1].tolist()})
     return [f"{prefix} has class {', '.join(map(str, absent))}"] if absent else []

@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
-from dpgen_jax.core.errors import UserError, option
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.federated import wire
 
 app = ClientApp()
@@ -24,7 +24,7 @@ app = ClientApp()
 @app.query("join")  # which client this is, and on what terms
 @app.train()  # the client's answer to a question, or its refusal
 def relay(message: Message, context: Context) -> Message:
-    """Carries a message to the socket that --node-config names, and brings the reply back.
+    """Carries a message to the socket that the node is configured with, and brings the reply back.
 
     The reply is a refusal where no client answers.
     """
@@ -33,7 +33,7 @@ def relay(message: Message, context: Context) -> Message:
     try:
         path = context.node_config.get("socket")
         if path is None:
-            raise UserError(f"{option('node_config')} lacks socket: the one that the client's own "
+            raise UserError("the node's configuration lacks socket: the one that the client's own "
                             "process named")
         about, arrays = wire.request(Path(str(path)), about, arrays)
     except UserError as error:

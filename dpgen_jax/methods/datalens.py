@@ -20,8 +20,7 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, gaussians
 from dpgen_jax.aggregation import compression
 from dpgen_jax.aggregation.clip import GridMean
 from dpgen_jax.aggregation.compression import CountSketch, KLevels, SketchedSigns
@@ -185,10 +184,17 @@ def _agreed(config: Config) -> Callable[[Array], Array]:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None for another aggregation than the paper's."""
+    """Returns the paper's accounting: Theorem 3 for one fake, added up over the batch as its code.
+
+    It is None for another aggregation than the paper's.
+    """
     if config.aggregate != "topk":
         return None
-    return formulas.datalens(config.top_k, config.batch, config.sigma or 0.0, delta)
+    k, batch, sigma = config.top_k, config.batch, config.sigma or 0.0
+    return Published(
+        formula="T * B Gaussians of multiplier sigma / (2 sqrt(k)), "
+                f"k={k}, B={batch}, sigma={sigma:g}, delta={delta:g} (DataLens, Theorem 3)",
+        event=gaussians(4 * k * batch, sigma), delta=delta)
 
 
 # Presets of DataLens, each with its source.

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.accountant import published as formulas
 from dpgen_jax.accountant.published import Published
 from dpgen_jax.core.config import Runtime, require_not_negative, require_positive, require_share
 from dpgen_jax.core.errors import option
@@ -185,10 +184,12 @@ def _classifier(config: Config, spec: ImageSpec) -> Extra:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None for more than one critic in a step."""
-    if config.critics_per_step != 1:  # 0: all of them
-        return None
-    return formulas.dpac(config.critics, config.batch, config.sigma or 0.0, delta)
+    """Returns the accounting of the paper's code (chenchen-usyd/DP-GAN-DPAC): GS-WGAN's script.
+
+    It counts one batch size and one sanitised gradient a round, where the code turns to batches of
+    1,000 and sanitises the critic's and the classifier's gradient.
+    """
+    return gswgan.sampled(config, delta, "DP-GAN-DPAC's privacy_analysis.py")
 
 
 # Presets of DP-GAN-DPAC, each with its source: those of GS-WGAN with a classifier.

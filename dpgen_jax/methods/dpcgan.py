@@ -14,8 +14,7 @@ import dataclasses
 
 import optax
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, poisson_sampled
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, PyTree, Spec
@@ -100,10 +99,21 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None while the number of records is not known."""
+    """Returns the accounting of the paper's code; None while the number of records is not known.
+
+    It counts Poisson sampling of rate batch / records, and a noise multiplier of sigma * clip. This
+    is no guarantee: the noise has the standard deviation sigma * clip where clip is the
+    sensitivity, so its multiplier is sigma; and each of the four weight tensors is clipped by
+    itself, which doubles the sensitivity.
+    """
     if not config.records:
         return None
-    return formulas.dpcgan(config.records, config.batch, config.clip, config.sigma or 0.0, delta)
+    batch, records, clip, sigma = config.batch, config.records, config.clip, config.sigma or 0.0
+    return Published(
+        formula="T Poisson-sampled Gaussians of multiplier sigma * C, "
+                f"sigma={sigma:g}, C={clip:g}, q={batch}/{records}, delta={delta:g} (DP-CGAN's "
+                "DP_CGAN_RdpAcc.py)",
+        event=poisson_sampled(batch / records, sigma * clip), delta=delta)
 
 
 # Presets of DP-CGAN, each with its source.

@@ -25,8 +25,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, gaussians
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
@@ -291,8 +290,14 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def published(config: Config, delta: float) -> Published:
-    """Returns the paper's own accounting."""
-    return formulas.dpmerf(config.sigma or 0.0, delta)
+    """Returns the accounting of the paper's dp_analysis.py: one Gaussian release of the embedding.
+
+    Its sigmas are 5 for epsilon 1 and 25 for 0.2.
+    """
+    sigma = config.sigma or 0.0
+    return Published(
+        formula=f"T Gaussians of multiplier sigma, T=1 release, sigma={sigma:g}, delta={delta:g} "
+                "(DP-MERF's dp_analysis.py)", event=gaussians(1, sigma), delta=delta)
 
 
 # Presets of DP-MERF, each with its source.

@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, without_replacement
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
@@ -205,10 +204,17 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None while the number of records is not known."""
+    """Returns the accounting of GS-WGAN; None while the number of records is not known.
+
+    Each round is a Gaussian release over records sampled without replacement.
+    """
     if not config.records:
         return None
-    return formulas.dpmerf_ae(config.records, config.batch, config.sigma or 0.0, delta)
+    batch, records, sigma = config.batch, config.records, config.sigma or 0.0
+    return Published(
+        formula=f"T Gaussians of multiplier sigma, amplified by B/n, B={batch}, n={records}, "
+                f"sigma={sigma:g}, delta={delta:g} (GS-WGAN)",
+        event=without_replacement(records, batch, sigma), delta=delta)
 
 
 # Presets of DP-MERF on codes.

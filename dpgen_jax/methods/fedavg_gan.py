@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, without_replacement
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import LocalMechanism, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
@@ -273,11 +272,17 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None where federated, or where all clients answer."""
+    """Returns the accounting of GS-WGAN, for clients; None where federated, or where all answer.
+
+    Each round is one Gaussian release over clients that are sampled without replacement.
+    """
     if not config.clients_per_round or config.federated:
         return None
-    return formulas.fedavg_gan(config.clients, config.clients_per_round, config.sigma or 0.0,
-                               delta)
+    clients, queried, sigma = config.clients, config.clients_per_round, config.sigma or 0.0
+    return Published(
+        formula=f"T Gaussians of multiplier sigma, amplified by m/K, m={queried}, "
+                f"K={clients}, sigma={sigma:g}, delta={delta:g} (GS-WGAN's federated experiment)",
+        event=without_replacement(clients, queried, sigma), delta=delta)
 
 
 # Presets of Fed-Avg GAN, each with its source.

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, gaussians, without_replacement
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Spec
 from dpgen_jax.methods.shared import photographs
@@ -38,12 +37,39 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     return build_gan(config, images_only(spec), runtime, Extra())
 
 
-def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None for more than one critic in a step."""
+def sampled(config: CriticConfig, delta: float, script: str) -> Published | None:
+    """Returns the accounting of the paper's script; None for more than one critic in a step.
+
+    It counts ONE Gaussian per sample, amplified by sampling 1 of the critics without replacement
+    (Wang, Balle and Kasiviswanathan, AISTATS 2019, Theorem 27), composed steps * batch times. This
+    is no guarantee: all samples of a round share one choice of a critic, so that the round is to be
+    amplified as a whole, and a critic that learns only when it is chosen remembers the choices.
+    """
     if config.critics_per_step != 1:  # 0: all of them
         return None
-    formula = formulas.gswgan_federated if config.federated else formulas.gswgan
-    return formula(config.critics, config.batch, config.sigma or 0.0, delta)
+    return Published(
+        formula=f"T * B Gaussians of multiplier sigma, each amplified by 1/K, "
+                f"{_numbers(config, delta)} ({script})",
+        event=without_replacement(config.critics, 1, config.sigma or 0.0, config.batch),
+        delta=delta)
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None for more than one critic in a step.
+
+    Federated, one of the clients takes part in a round: T / K participations of each without
+    amplification, B Gaussians each.
+    """
+    if config.critics_per_step != 1 or not config.federated:
+        return sampled(config, delta, "GS-WGAN's privacy_analysis.py")
+    return Published(
+        formula=f"(T / K) * B Gaussians of multiplier sigma, {_numbers(config, delta)} (GS-WGAN's "
+                "federated experiment)",
+        event=gaussians(config.batch / config.critics, config.sigma or 0.0), delta=delta)
+
+
+def _numbers(config: CriticConfig, delta: float) -> str:
+    return f"K={config.critics}, B={config.batch}, sigma={config.sigma or 0.0:g}, delta={delta:g}"
 
 
 # Presets of GS-WGAN, each with its source.

@@ -20,8 +20,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.accountant import published as formulas
-from dpgen_jax.accountant.published import Published
+from dpgen_jax.accountant.published import Published, gaussians
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import DiscreteLaplace, gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
@@ -243,10 +242,19 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 
 def published(config: Config, delta: float) -> Published | None:
-    """Returns the paper's own accounting; None for another noise or decoder than the paper's."""
+    """Returns the paper's accounting; None for another noise or decoder than the paper's.
+
+    It counts the moments of one noisy majority for each fake, by the bound that holds whatever the
+    votes, 2 lambda^2 l (l + 1) at moment l, which is 2 lambda^2-zCDP. The paper's own number is the
+    smaller one of this and a bound that depends on the records, so that it is itself no guarantee.
+    """
     if config.noise != "laplace" or config.decode != "majority":
         return None
-    return formulas.pategan(config.batch, config.sigma or 0.0, delta)
+    batch, scale = config.batch, config.sigma or 0.0
+    return Published(
+        formula=f"T * B releases of 2 lambda^2-zCDP, B={batch}, 1/lambda={scale:g}, "
+                f"delta={delta:g} (PATE-GAN, Algorithm 1, without its data-dependent bound)",
+        event=gaussians(4 * batch, scale), delta=delta)
 
 
 # Presets of PATE-GAN, each with its source.

@@ -113,11 +113,26 @@ highest = functools.partial(nn.max_pool, window_shape=(3, 3), strides=(1, 1), pa
 halve = functools.partial(nn.max_pool, window_shape=(3, 3), strides=(2, 2))
 
 
-class Conv(nn.Module):
-    """A convolution without bias, batch normalisation by stored statistics (epsilon 0.001), ReLU.
+def _normalised_convolution(layer: nn.Module, shape: tuple[int, ...], stride: int,
+                            padding: str | list[tuple[int, int]], epsilon: float, x: Array
+                            ) -> Array:
+    """A convolution of x without bias, and batch normalisation by stored statistics.
 
-    Parameters: `kernel` [kh, kw, in, out]; `scale`, `bias`, `mean`, `var` [out], fixed in use.
+    The parameters of the layer: `kernel` of the shape [kh, kw, in, out]; `scale`, `bias`, `mean`,
+    `var` [out], fixed in use.
     """
+    kernel = layer.param("kernel", nn.initializers.he_normal(), shape)
+    zeros, ones = nn.initializers.zeros, nn.initializers.ones
+    scale, bias, mean, var = (layer.param(name, init, shape[-1:]) for name, init in (
+        ("scale", ones), ("bias", zeros), ("mean", zeros), ("var", ones)))
+    y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding,
+                                     dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    factor = scale * jax.lax.rsqrt(var + epsilon)
+    return y * factor + (bias - mean * factor)
+
+
+class Conv(nn.Module):
+    """A convolution without bias, stored batch normalisation (epsilon 0.001), and ReLU."""
 
     features: int
     kernel: tuple[int, int] = (1, 1)
@@ -128,14 +143,7 @@ class Conv(nn.Module):
     def __call__(self, x: Array) -> Array:
         """Maps x [n, h, w, in] to [n, h', w', features]."""
         shape = (*self.kernel, x.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.he_normal(), shape)
-        zeros, ones = nn.initializers.zeros, nn.initializers.ones
-        scale, bias, mean, var = (self.param(name, init, shape[-1:]) for name, init in (
-            ("scale", ones), ("bias", zeros), ("mean", zeros), ("var", ones)))
-        y = jax.lax.conv_general_dilated(x, kernel, (self.stride, self.stride), self.padding,
-                                         dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        factor = scale * jax.lax.rsqrt(var + 1e-3)
-        return nn.relu(y * factor + (bias - mean * factor))
+        return nn.relu(_normalised_convolution(self, shape, self.stride, self.padding, 1e-3, x))
 
 
 def through(x: Array, *steps: Callable[[Array], Array]) -> Array:
@@ -258,10 +266,7 @@ RESNET18_FEATURES = 512
 
 
 class ConvNorm(nn.Module):
-    """A convolution without bias, and batch normalisation by stored statistics (epsilon 1e-5).
-
-    Parameters: `kernel` [k, k, in, out]; `scale`, `bias`, `mean`, `var` [out], fixed in use.
-    """
+    """A convolution without bias, and stored batch normalisation (epsilon 1e-5)."""
 
     features: int
     size: int = 3
@@ -270,16 +275,9 @@ class ConvNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Maps x [n, h, w, in] to [n, h / stride, w / stride, features], rounded up."""
-        kernel = self.param("kernel", nn.initializers.he_normal(),
-                            (self.size, self.size, x.shape[-1], self.features))
-        zeros, ones = nn.initializers.zeros, nn.initializers.ones
-        scale, bias, mean, var = (self.param(name, init, (self.features,)) for name, init in (
-            ("scale", ones), ("bias", zeros), ("mean", zeros), ("var", ones)))
+        shape = (self.size, self.size, x.shape[-1], self.features)
         edge = (self.size // 2, self.size // 2)
-        y = jax.lax.conv_general_dilated(x, kernel, (self.stride, self.stride), (edge, edge),
-                                         dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        factor = scale * jax.lax.rsqrt(var + 1e-5)
-        return y * factor + (bias - mean * factor)
+        return _normalised_convolution(self, shape, self.stride, [edge, edge], 1e-5, x)
 
 
 class Block(nn.Module):

@@ -4,7 +4,7 @@ Compilers for CPUs have no fast form of a convolution whose weights differ from 
 `vmap`), nor of the gradients of a transposed convolution, and in compiled loops even plain ones are
 slow. A gather of the pixels that an output reads, followed by one matrix product, is fast there.
 Each `Convolution` holds both forms, which compute the same function up to rounding, and takes the
-one that `benchmarks/convolutions.py` found to be faster on the backend.
+one that was measured to be faster on the backend (`benchmarks/results/convolutions.json`).
 
 The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
 inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
@@ -161,9 +161,9 @@ def _borders_of_axis(outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 FASTER_ON: frozenset[str] = frozenset()
 """Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
-than the matrix product by `benchmarks.convolutions`. On a CPU it is not in any shape that was
-measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs have not
-been measured."""
+than the matrix product (`benchmarks/results/convolutions.json`). On a CPU it is not in any shape
+that was measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs
+have not been measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,30 +369,30 @@ convolve_valid = Convolution(
 """VALID: maps [n, h, w, c], kernel [k, k, c, out] -> maps [n, h - k + 1, w - k + 1, out]."""
 
 
-class Conv3x3(nn.Module):
+class _Conv(nn.Module):
+    """A convolution with a bias; the name of the class is part of the names of released arrays."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Applies it to x [n, h, w, c]."""
+        size, edge = self.form
+        kernel = self.param("kernel", nn.initializers.lecun_normal(),
+                            (size, size, x.shape[-1], self.features))
+        if edge:
+            x = jnp.pad(x, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
+                                                      (self.features,))
+
+
+class Conv3x3(_Conv):
     """A valid 3x3 convolution with a bias: [n, h, w, c] -> [n, h - 2, w - 2, features]."""
 
-    features: int
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Applies it to x [n, h, w, c]."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(),
-                            (3, 3, x.shape[-1], self.features))
-        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
-                                                      (self.features,))
+    form = (3, 0)
 
 
-class Conv5x5(nn.Module):
+class Conv5x5(_Conv):
     """A 5x5 convolution with zeros around the image and a bias: [n, h, w, c] -> [..., features]."""
 
-    features: int
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Applies it to x [n, h, w, c]."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(),
-                            (5, 5, x.shape[-1], self.features))
-        x = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
-        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
-                                                      (self.features,))
+    form = (5, 2)

@@ -29,7 +29,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, get_args
 
 import flax.linen as nn
@@ -149,14 +149,19 @@ class Generator(nn.Module):
         onehot = jax.nn.one_hot(labels, spec.classes)
 
         def normed(h: Array) -> Array:
-            return nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
-                                        use_fast_variance=False)(h))
+            return nn.relu(batch_normed(h, train))
 
         h = normed(nn.Dense(net.hidden, kernel_init=_INIT)(join(z, onehot)))
         h = normed(nn.Dense(height * width * net.channels, kernel_init=_INIT)(join(h, onehot)))
         h = h.reshape(-1, height, width, net.channels)
         h = normed(_Deconv(net.channels)(join(h, onehot)))
         return nn.sigmoid(_Deconv(spec.channels)(join(h, onehot)))
+
+
+def batch_normed(h: Array, train: bool) -> Array:
+    """Returns h, normalised by a layer of the module that calls this: see `Generator`."""
+    return nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
+                        use_fast_variance=False)(h)
 
 
 def join(x: Array, onehot: Array) -> Array:
@@ -202,18 +207,21 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
     """
     # Two draws for all kernels: a draw for each takes as long to compile as the training step.
     k_conv, k_linear = jax.random.split(key)
-    truncated = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
-    return (_cut(k_conv, truncated, convolutional) | _cut(k_linear, jax.random.normal, linear)
+    truncated = cut(lambda shape: 0.02 * jax.random.truncated_normal(k_conv, -2.0, 2.0, shape),
+                    convolutional.values())
+    normal = cut(lambda shape: 0.02 * jax.random.normal(k_linear, shape), linear.values())
+    return (dict(zip(convolutional, truncated, strict=True))
+            | dict(zip(linear, normal, strict=True))
             | {name: jnp.zeros(shape) for name, shape in zeros.items()}
             | {name: jnp.ones(shape) for name, shape in ones.items()})
 
 
-def _cut(key: Array, draw: Callable[..., Array], shapes: Shapes) -> dict[str, Array]:
-    """Cuts arrays of these shapes from one draw, with standard deviation (or scale) 0.02."""
-    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes.values()))
-    flat = 0.02 * draw(key, shape=(ends[-1],))
-    pieces = jnp.split(flat, ends[:-1])
-    return {name: piece.reshape(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}
+def cut(draw: Callable[[tuple[int, ...]], Array], shapes: Collection[tuple[int, ...]]
+        ) -> list[Array]:
+    """Cuts arrays of these shapes from one draw of a shape."""
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
+    pieces = jnp.split(draw((ends[-1],)), ends[:-1])
+    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 _DRAWS: dict[str, Callable[..., Array]] = {
@@ -227,7 +235,44 @@ def latents(key: Array, n: int, width: int, distribution: LatentDistribution) ->
 
 
 @dataclasses.dataclass(frozen=True)
-class Discriminator:
+class _OfBlocks:
+    """The part that both discriminators share: their first layer, on blocks of 4x4 pixels."""
+
+    net: DiscriminatorNet
+    spec: ImageSpec
+
+    def __post_init__(self) -> None:
+        check_size(self.spec)
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
+        return self.apply_patches(params, self.patches(x), labels)
+
+    def features(self, x: Array) -> Array:
+        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
+        return self.patches(x.astype(jnp.float32) / 255)
+
+    def patches(self, x: Array) -> Array:
+        """Gathers what the first layer reads of each block.
+
+        It depends only on the images, so it can be computed once for many steps: from x
+        [..., H, W, ch] in [0, 1] to [..., H/4 * W/4, 64 ch].
+        """
+        return windows(x)
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        raise NotImplementedError
+
+    def _first(self, p: dict[str, Array], patches: Array, onehot: Array) -> Array:
+        """The first convolution, from `patches(x)` [G, m, area, 64 ch]: [G * m * area, 4 c1]."""
+        height, width = self.spec.height // 2, self.spec.width // 2
+        maps = to_blocks(label_maps(p["label1"], p["bias1"], height, width))
+        h = patches.reshape(-1, patches.shape[-1]) @ first_kernel(p["conv1"])
+        return h + (onehot @ maps.reshape(self.spec.classes, -1)).reshape(h.shape)
+
+
+class Discriminator(_OfBlocks):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     The function is the published one: conv 5x5 stride 2 SAME, leaky ReLU 0.2; the same with batch
@@ -240,12 +285,6 @@ class Discriminator:
     Batch normalisation always uses the statistics of the call, separately for each group g (real
     and fake records are two groups), so that no state outside the weights belongs to a unit.
     """
-
-    net: DiscriminatorNet
-    spec: ImageSpec
-
-    def __post_init__(self) -> None:
-        check_size(self.spec)
 
     def init(self, key: Array) -> dict[str, Array]:
         """Draws the weights: kernels (truncated) normal 0.02, offsets 0, scales 1.
@@ -265,27 +304,6 @@ class Discriminator:
         ones = {"scale2": (c2,), "scale3": (hidden,)}
         return initial_weights(key, convolutional, linear, zeros, ones)
 
-    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
-        return self.apply_patches(params, self.patches(x), labels)
-
-    def features(self, x: Array) -> Array:
-        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
-        return self.patches(x.astype(jnp.float32) / 255)
-
-    def patches(self, x: Array) -> Array:
-        """Gathers what the first layer reads of each block.
-
-        It depends only on the images, so it can be computed once for many steps.
-
-        Args:
-            x: images [..., H, W, ch] in [0, 1].
-
-        Returns:
-            [..., H/4 * W/4, 64 ch].
-        """
-        return windows(x)
-
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
         """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
@@ -294,9 +312,7 @@ class Discriminator:
         c1, c2, hidden = self.net.resolve(spec)
         onehot = jax.nn.one_hot(labels.reshape(n), spec.classes)
 
-        maps = to_blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width))
-        h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
-        h = leaky_relu(h + (onehot @ maps.reshape(spec.classes, -1)).reshape(n * area, 4 * c1))
+        h = leaky_relu(self._first(p, patches, onehot))
 
         maps = label_maps(p["label2"], p["bias2"], height, width).reshape(spec.classes, -1)
         h = convolve(h.reshape(n, height, width, 4 * c1), p["conv2"])
@@ -327,29 +343,20 @@ class PaperGenerator(nn.Module):
         onehot = jax.nn.one_hot(labels, self.spec.classes)
 
         def normed(h: Array) -> Array:
-            return leaky_relu(nn.BatchNorm(use_running_average=not train, momentum=0.0,
-                                           epsilon=1e-5, use_fast_variance=False)(h))
+            return leaky_relu(batch_normed(h, train))
 
-        h = normed(nn.Dense(height * width * maps, kernel_init=nn.initializers.normal(0.02))(
-            join(z, onehot)))
+        h = normed(nn.Dense(height * width * maps, kernel_init=_INIT)(join(z, onehot)))
         h = normed(_Deconv(self.net.channels)(join(h.reshape(-1, height, width, maps), onehot)))
         return nn.sigmoid(_Deconv(self.spec.channels)(join(h, onehot)))
 
 
-@dataclasses.dataclass(frozen=True)
-class PaperDiscriminator:
+class PaperDiscriminator(_OfBlocks):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     conv 5x5 stride 2 SAME, linear, linear to one logit; batch normalisation with the statistics of
     the call, separately for each group g, and leaky ReLU 0.2 after the first two. Its form is that
     of `Discriminator`. `net.channels2` is not used: there is one convolution.
     """
-
-    net: DiscriminatorNet
-    spec: ImageSpec
-
-    def __post_init__(self) -> None:
-        check_size(self.spec)
 
     def _widths(self) -> tuple[int, int]:
         """(channels of the convolution, hidden units)."""
@@ -372,30 +379,14 @@ class PaperDiscriminator:
                    "bias3": ()},
             ones={"scale1": (c1,), "scale2": (hidden,)})
 
-    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
-        return self.apply_patches(params, self.patches(x), labels)
-
-    def features(self, x: Array) -> Array:
-        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
-        return self.patches(x.astype(jnp.float32) / 255)
-
-    def patches(self, x: Array) -> Array:
-        """Gathers [..., H/4 * W/4, 64 ch] from x [..., H, W, ch], as `Discriminator`."""
-        return windows(x)
-
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
         """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
         n, p = groups * m, params
-        height, width = self.spec.height // 4, self.spec.width // 4
         c1, hidden = self._widths()
         onehot = jax.nn.one_hot(labels.reshape(n), self.spec.classes)
 
-        maps = to_blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width))
-        maps = maps.reshape(self.spec.classes, -1)
-        h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
-        h = h + (onehot @ maps).reshape(n * area, 4 * c1)
+        h = self._first(p, patches, onehot)
         h = batch_norm(h.reshape(groups, m * area * 4, c1), p["scale1"], p["offset1"])
 
         # `linear1` reads the positions in the order of the blocks.

@@ -18,6 +18,7 @@ interpolation and convolved, 5x5.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import flax.linen as nn
@@ -27,7 +28,14 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, Column, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.nets.convolution import Conv5x5
-from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, check_size, join, moved
+from dpgen_jax.nets.image import (
+    DiscriminatorNet,
+    GeneratorNet,
+    batch_normed,
+    check_size,
+    join,
+    moved,
+)
 from dpgen_jax.nets.pair import Generator, pair
 from dpgen_jax.nets.table import probabilities
 
@@ -159,11 +167,7 @@ class ConvGenerator(nn.Module):
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
         """Generates images [N, H, W, ch] in [0, 1] from z float [N, latent], labels int [N]."""
         net, spec = self.net, self.spec
-
-        def normed(h: Array) -> Array:
-            return nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
-                                use_fast_variance=False)(h)
-
+        normed = functools.partial(batch_normed, train=train)
         h = join(z, jax.nn.one_hot(labels, spec.classes))
         h = nn.relu(normed(nn.Dense(net.hidden)(h)))
         h = normed(nn.Dense(spec.height // 4 * (spec.width // 4) * net.channels)(h))
@@ -250,9 +254,7 @@ class CodeGenerator(nn.Module):
         """Generates codes [N, code] from z float [N, latent] and labels int [N]."""
         h = join(z, jax.nn.one_hot(labels, self.classes))
         for _ in range(2):
-            h = nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
-                             use_fast_variance=False)(nn.Dense(self.net.hidden)(h))
-            h = nn.relu(h)
+            h = nn.relu(batch_normed(nn.Dense(self.net.hidden)(h), train))
         return on_sphere(nn.Dense(self.code)(h))
 
 

@@ -27,10 +27,7 @@ also moves; here they are what the iteration makes of them.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
 import math
-from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -95,23 +92,17 @@ def spectral_init(key: Array, uniform: Shapes, normal: Shapes) -> tuple[Arrays, 
     """
     k_uniform, k_normal = jax.random.split(key)
     lengths = {name: shape[-1:] for name, shape in {**uniform, **normal}.items()}
-    arrays = _cut(k_normal, jax.random.normal, [*normal.values(), *lengths.values()])
+    arrays = image.cut(lambda shape: jax.random.normal(k_normal, shape),
+                       [*normal.values(), *lengths.values()])
     weights = dict(zip(normal, arrays, strict=False))
     vectors = {name: unit_vector(u) for name, u in zip(lengths, arrays[len(normal):], strict=True)}
     biases = [shape[-1:] for shape in uniform.values()]
-    arrays = _cut(k_uniform, functools.partial(jax.random.uniform, minval=-1.0),
-                  [*uniform.values(), *biases])
+    arrays = image.cut(lambda shape: jax.random.uniform(k_uniform, shape, minval=-1.0),
+                       [*uniform.values(), *biases])
     for name, w, bias in zip(uniform, arrays, arrays[len(uniform):], strict=False):
         inputs = math.prod(w.shape[:-1])
         weights |= {name: w / math.sqrt(inputs), f"{name}_bias": bias / math.sqrt(inputs)}
     return weights, vectors
-
-
-def _cut(key: Array, draw: Callable[..., Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Cuts arrays of these shapes from one draw: a draw for each would take long to compile."""
-    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
-    pieces = jnp.split(draw(key, shape=(ends[-1],)), ends[:-1])
-    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, TableSpec
 from dpgen_jax.nets.convolution import leaky_relu
-from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, batch_normed, join
 
 _INIT = nn.initializers.glorot_normal()
 FIRST_SCALE = 0.25
@@ -62,9 +62,7 @@ class TableGenerator(nn.Module):
 
         h = z
         for _ in range(2):
-            h = nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
-                             use_fast_variance=False)(dense(h, self.net.hidden))
-            h = nn.relu(h)
+            h = nn.relu(batch_normed(dense(h, self.net.hidden), train))
         return probabilities(dense(h, *self.spec.shape, FIRST_SCALE), self.spec)
 
 
@@ -112,7 +110,30 @@ def _over_blocks(reduce: Callable[..., Array], x: Array, block: np.ndarray) -> A
 
 
 @dataclasses.dataclass(frozen=True)
-class TableDiscriminator:
+class _OfRows:
+    """The part that both discriminators share: their first layer reads encoded rows as they are."""
+
+    net: DiscriminatorNet
+    spec: TableSpec
+
+    def features(self, x: Array) -> Array:
+        """Returns sealed rows, float32 [..., F]."""
+        return x
+
+    def patches(self, x: Array) -> Array:
+        """Returns fake rows [..., F]."""
+        return x
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """Maps x [G, m, F], labels int [G, m] to logits [G, m]."""
+        return self.apply_patches(params, x, labels)
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """Does as `apply`."""
+        raise NotImplementedError
+
+
+class TableDiscriminator(_OfRows):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     Linear to `hidden` units, linear to hidden / 2, leaky ReLU 0.2 after each, linear to one logit;
@@ -122,9 +143,6 @@ class TableDiscriminator:
     once a group's own mean is subtracted, it no longer shows that all its fakes lie in a wrong
     place.
     """
-
-    net: DiscriminatorNet
-    spec: TableSpec
 
     def init(self, key: Array) -> dict[str, Array]:
         """Draws the weights: `linear1..3` [in, out] read the features, `label1..3` the label."""
@@ -138,20 +156,8 @@ class TableDiscriminator:
                        f"bias{i}": jnp.zeros(out)}
         return params
 
-    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """Maps x [G, m, F], labels int [G, m] to logits [G, m]; statistics per g."""
-        return self.apply_patches(params, x, labels)
-
-    def features(self, x: Array) -> Array:
-        """Returns sealed rows, float32 [..., F], as they are: the first layer reads them."""
-        return x
-
-    def patches(self, x: Array) -> Array:
-        """Returns fake rows [..., F] as they are."""
-        return x
-
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`, from `patches(x)` [G, m, F]."""
+        """Maps patches [G, m, F], labels int [G, m] to logits [G, m]; statistics per g."""
         p, onehot = params, jax.nn.one_hot(labels, self.spec.classes)
         h = 2 * patches - 1
         # The constant keeps the gradient of the root finite where all rows of a group are equal.
@@ -185,16 +191,12 @@ class PateGanGenerator(nn.Module):
         return probabilities(nn.Dense(*self.spec.shape, kernel_init=_PATEGAN_INIT)(h), self.spec)
 
 
-@dataclasses.dataclass(frozen=True)
-class PateGanDiscriminator:
+class PateGanDiscriminator(_OfRows):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     Two hidden layers of `net.hidden` units with ReLU, linear to one logit. It sees one row at a
     time: its form is that of `TableDiscriminator`, and groups do not matter to it.
     """
-
-    net: DiscriminatorNet
-    spec: TableSpec
 
     def init(self, key: Array) -> dict[str, Array]:
         """Draws the weights: `linear1..3` [in, out], the first of which reads the label too."""
@@ -204,24 +206,12 @@ class PateGanDiscriminator:
                 for i, k in enumerate(jax.random.split(key, 3))} | {
                     f"bias{i}": jnp.zeros(width) for i, width in enumerate(widths[1:], 1)}
 
-    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """Maps x [G, m, F], labels int [G, m] to logits [G, m]."""
-        h = jnp.concatenate([x, jax.nn.one_hot(labels, self.spec.classes)], -1)
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """Maps patches [G, m, F], labels int [G, m] to logits [G, m]."""
+        h = jnp.concatenate([patches, jax.nn.one_hot(labels, self.spec.classes)], -1)
         for i in (1, 2):
             h = nn.relu(h @ params[f"linear{i}"] + params[f"bias{i}"])
         return (h @ params["linear3"] + params["bias3"])[..., 0]
-
-    def features(self, x: Array) -> Array:
-        """Returns sealed rows, float32 [..., F], as they are."""
-        return x
-
-    def patches(self, x: Array) -> Array:
-        """Returns fake rows [..., F] as they are."""
-        return x
-
-    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`, from `patches(x)` [G, m, F]."""
-        return self.apply(params, patches, labels)
 
 
 @dataclasses.dataclass(frozen=True)

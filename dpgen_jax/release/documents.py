@@ -43,13 +43,7 @@ RELATIONS = {
 
 
 def checked_statement(privacy: Json) -> Json:
-    """Check a privacy statement, and return it with epsilon and delta as floats.
-
-    Args:
-      privacy: The content of privacy.json.
-
-    Returns:
-      The same fields.
+    """Return a privacy statement with epsilon and delta as floats, after a check.
 
     Raises:
       UserError: A field is missing, or epsilon or delta is no number.
@@ -66,12 +60,32 @@ def checked_statement(privacy: Json) -> Json:
     return {**privacy, **numbers}
 
 
-def sentence(privacy: Json) -> str:
-    """Return the promise in one sentence, for a lawyer; or that there is none.
+class Explained(NamedTuple):
+    """A statement in sentences, for every page that shows it."""
 
-    Args:
-      privacy: A statement that `checked_statement` returned.
-    """
+    guarantee: str
+    alarms: tuple[str, ...]
+    """Why it guarantees nothing."""
+    gaps: tuple[str, ...]
+    """Parts of a release that it leaves out."""
+    cautions: tuple[str, ...]
+    promise: tuple[tuple[str, str], ...]
+    """Questions and answers."""
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    notes: tuple[str, ...]
+    ledger: Table | None
+
+
+def explained(privacy: Json) -> Explained:
+    """Return a statement, as `checked_statement` returned it, in sentences."""
+    return Explained(guarantee.of(privacy).text, alarms(privacy), gaps(privacy), cautions(privacy),
+                     promise(privacy), assumptions(privacy), not_covered(privacy),
+                     other_notes(privacy), ledger(privacy))
+
+
+def sentence(privacy: Json) -> str:
+    """Return the promise of a checked statement in one sentence; or that there is none."""
     stamp, unit = guarantee.of(privacy), str(privacy["unit"])
     if not stamp.holds:
         return ("Nothing is promised to anybody, and this release must not be shared as private: "
@@ -92,9 +106,6 @@ def beyond(privacy: Json) -> str:
     """Return what is promised to records that were not trained on; empty where none had a part.
 
     Those are records from which the description of the data was bought.
-
-    Args:
-      privacy: A statement that `checked_statement` returned.
     """
     said, size = privacy.get("bought_from"), population(privacy)
     if not isinstance(said, dict) or size is None or alarms(privacy):
@@ -186,11 +197,7 @@ def factor(epsilon: float) -> str:
 
 
 def neighbours(privacy: Json) -> str:
-    """Return how two data sets differ that the promise compares.
-
-    Args:
-      privacy: A statement that `checked_statement` returned.
-    """
+    """Return how two data sets differ that the promise compares."""
     unit = str(privacy["unit"])
     one = ONE.get(unit, f"one {unit}")
     change = CHANGE.get(unit, f"{one} is replaced by any other")
@@ -200,13 +207,9 @@ def neighbours(privacy: Json) -> str:
 
 
 def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
-    """Explain a statement; without a valid guarantee only what its terms would mean.
+    """Explain a checked statement as pairs (question, answer).
 
-    Args:
-      privacy: A statement that `checked_statement` returned.
-
-    Returns:
-      Pairs (question, answer).
+    Without a valid guarantee only the meaning of its terms is explained.
     """
     epsilon, unit = privacy["epsilon"], str(privacy["unit"])
     one = ONE.get(unit, f"one {unit}")
@@ -309,11 +312,7 @@ def other_notes(privacy: Json) -> tuple[str, ...]:
 
 
 def by_hand(config: Json) -> tuple[str, ...]:
-    """Return what a reader must know of how samples are made, such as knowledge put in by hand.
-
-    Args:
-      config: The content of config.json.
-    """
+    """Return what a reader must know of how samples are made, such as knowledge put in by hand."""
     settings = config.get("config") or {}
     network = "resnet" if settings.get("networks") == "gs-wgan" else "generator"
     warp = settings.get("warp") or (settings.get(network) or {}).get("warp")
@@ -349,44 +348,27 @@ SOFTWARE = (f"The dpgen_jax authors: dpgen_jax, generators of synthetic images a
 
 
 class Use(NamedTuple):
-    """How a folder is used.
-
-    Attributes:
-        needs: What has to be installed.
-        commands: Lines for a terminal.
-        code: Lines of Python; none where commands do all.
-        files: The name of each file, and what it is.
-    """
+    """How a folder is used."""
 
     needs: str
+    """The software that has to be installed."""
     commands: tuple[str, ...]
+    """Lines for a terminal."""
     code: tuple[str, ...]
+    """Lines of Python; none where commands do all."""
     files: tuple[tuple[str, str], ...]
+    """The name of each file, and a description of it."""
 
 
 def files(privacy: Json, spec: Spec, use: Use) -> dict[str, bytes]:
-    """Returns the files of a release that state its guarantee.
-
-    Args:
-        privacy: What `guarantee.statement` returned.
-        spec: The public schema of the records.
-        use: How the folder is used.
-
-    Returns:
-        The bytes of privacy.json, statement.html and README.txt, by name; all say the same.
-    """
+    """Return privacy.json, statement.html and README.txt, by name; all say the same."""
     plain = to_json(privacy)
     return {"privacy.json": json_bytes(plain), "statement.html": page(plain, spec, use).encode(),
             "README.txt": readme(plain, spec, use).encode()}
 
 
 def of_release(spec: Spec, classifies: bool) -> Use:
-    """Returns how a release folder is used.
-
-    Args:
-        spec: The public schema of the records.
-        classifies: Whether it holds a classifier.
-    """
+    """Return how a release folder is used."""
     table = isinstance(spec, TableSpec)
     load = ("import dpgen_jax as dg", 'release = dg.load("THIS_FOLDER")')
     arrays = ("generator.safetensors, config.json",
@@ -407,32 +389,16 @@ def of_release(spec: Spec, classifies: bool) -> Use:
 
 
 def page(privacy: Json, spec: Spec, use: Use) -> str:
-    """Returns statement.html: one file, without scripts, that loads nothing.
-
-    Args:
-        privacy: The content of privacy.json.
-        spec: The public schema of the records.
-        use: How the folder is used.
-    """
+    """Return statement.html: one file, without scripts, that loads nothing."""
     checked = checked_statement(privacy)
     return render.page(
-        __package__, "statement.html", privacy=checked, guarantee=guarantee.of(checked).text,
-        sentence=sentence(checked), alarms=alarms(checked),
-        gaps=gaps(checked), cautions=cautions(checked),
-        promise=promise(checked), terms=terms(checked), ledger=ledger(checked),
-        not_covered=not_covered(checked), assumptions=assumptions(checked),
-        notes=other_notes(checked), makes=makes(spec), made=_made(checked), use=use,
-        sources=sources(checked))
+        __package__, "statement.html", privacy=checked, stated=explained(checked),
+        sentence=sentence(checked), terms=terms(checked), makes=makes(spec), made=_made(checked),
+        use=use, sources=sources(checked))
 
 
 def readme(privacy: Json, spec: Spec, use: Use) -> str:
-    """Returns README.txt, of lines that a terminal shows.
-
-    Args:
-        privacy: The content of privacy.json.
-        spec: The public schema of the records.
-        use: How the folder is used.
-    """
+    """Return README.txt, of lines that a terminal shows."""
     checked = checked_statement(privacy)
     title = "Synthetic data by dpgen_jax"
     meaning = MEANINGS[guarantee.of(checked).kind]
@@ -467,11 +433,7 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def makes(spec: Spec) -> str:
-    """Returns what records are, as the public schema has it.
-
-    Args:
-        spec: The schema.
-    """
+    """Return what records are, as the public schema has it."""
     if isinstance(spec, TableSpec):
         names = [column.name for column in spec.columns]
         label_of = (f"; the label is {spec.label.name}: {_few(spec.label.categories)}"
@@ -496,21 +458,13 @@ def _made(privacy: Json) -> tuple[tuple[str, str], ...]:
 
 
 def sources(privacy: Json) -> tuple[str, ...]:
-    """Returns what to cite: this library, and the paper of the method.
-
-    Args:
-        privacy: The content of privacy.json.
-    """
+    """Return what to cite: this library, and the paper of the method."""
     paper = methods.PAPERS.get(str(privacy.get("method")))
     return (SOFTWARE, f"The method: {paper}") if paper else (SOFTWARE,)
 
 
 def terms(privacy: Json) -> Table:
-    """Returns the table of the statement's terms, for a reviewer.
-
-    Args:
-        privacy: A statement that `checked_statement` returned.
-    """
+    """Return the table of a checked statement's terms, for a reviewer."""
     budget, size = privacy.get("budget_epsilon"), population(privacy)
     rows = [("guarantee", guarantee.of(privacy).text, "the stamp that every output shows"),
             ("epsilon", bound(privacy["epsilon"]), "bounds the ratio of probabilities by its "
@@ -542,11 +496,7 @@ def _fixed(privacy: Json) -> str:
 
 
 def ledger(privacy: Json) -> Table | None:
-    """Returns the table of the events of a statement, or None without events.
-
-    Args:
-        privacy: The content of privacy.json.
-    """
+    """Return the table of the events of a statement, or None without events."""
     events = privacy.get("events") or ()
     if not events:
         return None

@@ -96,17 +96,7 @@ class Figure:
 
 def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]],
           numeric: bool = True) -> Table:
-    """Build a table of at most `MAX_ROWS` rows.
-
-    Args:
-      caption: The caption; it says how many rows are left out.
-      head: The names of all columns.
-      rows: For each row its name and its other cells.
-      numeric: Whether the cells are numbers, set flush right.
-
-    Returns:
-      The table.
-    """
+    """Build a table of at most `MAX_ROWS` rows; the caption says how many are left out."""
     if len(rows) > MAX_ROWS:
         caption = f"{caption}; the first {MAX_ROWS:,} of {len(rows):,} rows"
     return Table(caption, tuple(head), tuple((shorten(name), tuple(cells))
@@ -114,7 +104,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[
 
 
 def visible(text: str) -> str:
-    """Returns a text with a replacement mark for each character that cannot be shown.
+    """Return a text with a replacement mark for each character that cannot be shown.
 
     That is one which no font or page has, or which would change how the text around it reads.
     """
@@ -122,16 +112,7 @@ def visible(text: str) -> str:
 
 
 def page(package: str, template: str, **context: Any) -> str:
-    """Render a page.
-
-    Args:
-      package: The package of the template.
-      template: The name of a file in its folder templates/.
-      **context: The variables of the template.
-
-    Returns:
-      The HTML, as text that can be encoded in any file.
-    """
+    """Return a page, from a template of a package, as text that can be encoded in any file."""
     return visible(_environment(package).get_template(template).render(context))
 
 
@@ -170,49 +151,27 @@ def one_in(delta: float) -> str:
     return f" (1 in {int(1 / Decimal(repr(float(delta)))):,})" if 0 < delta < 0.1 else ""
 
 
-def score(leaf: Any) -> str:
-    """Return the mean and standard deviation of a leaf of metrics.json, or a number, as text."""
-    if not is_leaf(leaf):
-        return number(leaf)
-    mean, std = leaf["mean"], leaf.get("std")
+def score(mean: Any, std: Any = None) -> str:
+    """Return a mean and its standard deviation, where it is known, as text."""
     if not isinstance(mean, int | float) or not math.isfinite(mean):
         return number(mean)
     places = 2 if abs(mean) >= 10 else 3 if abs(mean) >= 0.05 else 4
     return f"{mean:.{places}f}" + ("" if std is None else f" \u00b1 {std:.{places}f}")
 
 
-def is_leaf(value: object) -> bool:
-    """Return whether this is a `summary` {"mean", ...} of a score over seeds."""
-    return isinstance(value, dict) and "mean" in value and not isinstance(value["mean"], dict)
-
-
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted path, leaf or plain value) of everything in a nested dict.
+    """Yield the dotted path and the plain value of everything in a nested JSON value.
 
-    Lists of plain values are one value; other entries of a leaf come after it.
-
-    Args:
-      value: A JSON value.
-      path: The dotted path that it has itself.
-
-    Yields:
-      The path and the leaf or value of each entry.
+    A list of plain values is one value, as text.
     """
-    if isinstance(value, dict) and not is_leaf(value):
+    if isinstance(value, list | tuple) and any(
+            isinstance(part, dict | list | tuple) for part in value):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
         for name, part in value.items():
             yield from leaves(part, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list | tuple):
-        nested = any(isinstance(part, dict | list | tuple) for part in value)
-        if nested:
-            yield from leaves(dict(enumerate(value)), path)
-        else:
-            yield path, ", ".join(map(number, value))
     else:
-        yield path, value
-        if is_leaf(value):
-            for name, part in value.items():
-                if name not in ("mean", "std", "values", "floor"):
-                    yield from leaves(part, f"{path}.{name}")
+        yield path, ", ".join(map(number, value)) if isinstance(value, list | tuple) else value
 
 
 def title(name: str) -> str:

@@ -4,9 +4,9 @@ import types
 import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.rdp import RdpAccountant
+from published_formulas import datalens, gpate
 
 from dpgen_jax import methods
-from dpgen_jax.accountant.published import datalens, gpate
 from dpgen_jax.core.errors import BudgetExceeded
 
 DELTA = 1e-5

@@ -56,10 +56,11 @@ def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_pa
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"seed": 3}, "made from a seed"),
-    ({"budget": Budget(math.inf, 1e-3), "sigma": 5.0}, "nothing bounds"),
-    ({"budget": Budget(math.inf, 1e-3), "sigma": 0.0}, "nothing bounds")],
-    ids=["seeded", "infinite epsilon", "no noise"])
+    pytest.param({"seed": 3}, "made from a seed", id="seeded"),
+    pytest.param({"budget": Budget(math.inf, 1e-3), "sigma": 5.0}, "nothing bounds",
+                 id="infinite epsilon", marks=pytest.mark.long),
+    pytest.param({"budget": Budget(math.inf, 1e-3), "sigma": 0.0}, "nothing bounds",
+                 id="no noise")])
 def test_a_run_that_promises_nothing_fails_no_check_and_is_no_pass(tmp_path, options, said):
     runs.train(tmp_path / "run", steps=2, **options)
     found, code = verdicts(tmp_path / "run")

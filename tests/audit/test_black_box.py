@@ -56,9 +56,19 @@ def test_all_records_of_a_client_are_its_canary():
     np.testing.assert_array_equal(made.others, ~changed)  # whom the attacker may know
 
 
-@pytest.mark.slow
+def test_records_that_name_no_client_are_dealt_evenly_and_each_to_one():
+    config = presets.get("gswgan", "federated")[1].config.with_clients(30)
+    dealt = training.dealt(images(), config, np.random.default_rng(0))
+    again = training.dealt(images(), config, np.random.default_rng(1))
+    for one in (dealt, again):
+        assert np.bincount(one.clients).tolist() == [N // 30] * 30
+    assert (dealt.clients != again.clients).any()
+    assert training.dealt(dealt, config, None) is dealt  # clients that are named stay
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "preset", "fields"), [
-    pytest.param("fedavg_gan", None, {}, marks=pytest.mark.long),
+    ("fedavg_gan", None, {}),
     ("gswgan", "federated", {"generator": ResNetNet(2, 2), "critic": CriticNet(2)})])
 def test_records_that_name_no_client_are_dealt_to_clients(name, preset, fields):
     """By the auditor: of records that a run deals by its key none would be known for a canary's."""

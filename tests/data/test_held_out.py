@@ -8,7 +8,7 @@ import pytest
 from refusals import refused
 
 from dpgen_jax.core import arrays
-from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, Column, TableSpec
 from dpgen_jax.data import Dataset, from_arrays, load
 from dpgen_jax.data import parts as data_parts
 from dpgen_jax.data.images import digits
@@ -168,18 +168,3 @@ def test_a_record_that_is_left_empty_replaces_none(rng):
         assert set(after - before) <= {nothing} and sum((before - after).values()) <= 1
         gone += sum((before - after).values())
     assert gone == 60  # of each pair one is trained on that the other is without
-
-
-def test_a_single_csv(tmp_path):
-    """As Kaggle's: no file for tests, one option."""
-    (tmp_path / "a.csv").write_text("a,b,label\n" + "\n".join(
-        f"{i / 50},{i % 7 / 7},{i % 2}" for i in range(50)))
-    (tmp_path / "s.yaml").write_text(
-        "label: label\ncolumns:\n  a: {kind: continuous, min: 0, max: 1}\n"
-        "  b: {kind: continuous, min: 0, max: 1}\n"
-        '  label: {kind: categorical, categories: ["0", "1"]}\n')
-    options = {"schema": str(tmp_path / "s.yaml"), "test_fraction": 0.3}
-    data = load(f"csv:{tmp_path / 'a.csv'}", **options)
-    assert (len(data.y_train), len(data.y_test)) == (35, 15) and not data.uncovered
-    with pytest.raises(UserError, match="held-out part already"):
-        load(f"csv:{tmp_path / 'a.csv'}", test_csv=str(tmp_path / "a.csv"), **options)

@@ -115,13 +115,6 @@ def test_a_whole_record_in_other_words(read):
     assert public(read([ROWS[0]] * len(ROWS))) == before  # no row of the second class
 
 
-def test_counts_of_what_was_changed_never_leave_the_private_notes(read):
-    data = read(with_cell(0, "age", "1000"))
-    clipped = with_cell(0, "job", "astronaut")
-    assert "clipped" in str(data.private_notes) and "other" in str(read(clipped).private_notes)
-    assert all(word not in str(public(data)) for word in ("clipped", "no rows", "astronaut"))
-
-
 def test_rows_that_were_held_out_are_private_too(read, tmp_path):
     (tmp_path / "test.csv").write_text("\n".join([HEADER, *ROWS]))
     before = public(read(ROWS, test_csv=str(tmp_path / "test.csv")))
@@ -136,16 +129,6 @@ def test_nothing_public_follows_where_a_share_is_held_out(read, row):
     assert public(after) == public(before) and len(before.y_train) == 9
     for option in ({}, {"test_fraction": 0.5}):
         assert public(read(ROWS, **option)) != public(before)  # what is public says which share
-
-
-def test_what_was_read_from_the_data_is_not_called_covered(read):
-    """The same schema by hand and by draft: the bounds may be those of one record."""
-    drafted = SCHEMA + "read_from_data: [pay.max, job.categories]\n"
-    data = read(ROWS, drafted)
-    assert [entry.what for entry in data.uncovered] == [
-        "bounds of pay read from private data", "categories of job read from private data"]
-    assert not any("read from private" in note for note in data.notes)
-    assert read(ROWS).uncovered == ()
 
 
 def test_a_remark_is_the_first_line_of_a_public_file_and_no_record(tmp_path):

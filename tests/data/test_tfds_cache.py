@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import stat
 
 import numpy as np
 import pytest
@@ -70,17 +69,6 @@ def test_the_records_are_the_same(folder, decodes, monkeypatch, size):
         assert str(cache.location()) in data.private_notes[-1]
     assert not small.private_notes and not arrays.mapping(small.x_train)
     assert not first.x_train.flags.writeable
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
-def test_the_cache_is_its_owners_own(folder):
-    load("tfds:tiny_tfds")
-    root = cache.location()
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
-    assert len(modes) == 4  # the cache, one entry, its pixels and what describes them
-    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
-    root.chmod(0o750)
-    refused("is open to other users.*chmod 700", load, "tfds:tiny_tfds")
 
 
 def test_another_size_or_a_changed_file_is_decoded_anew(folder, decodes):

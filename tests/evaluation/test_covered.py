@@ -11,7 +11,8 @@ from test_table_evaluation import FakeRelease
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.data import Dataset
 from dpgen_jax.evaluation import assess, fidelity, networks, utility
-from dpgen_jax.evaluation.report.tables import from_real
+from dpgen_jax.evaluation.assessment import read
+from dpgen_jax.evaluation.results import silent
 
 QUICK = networks.Schedule("short", epochs=1, min_steps=20, mlp_times=1, batch=32)
 UNNAMED = ("date", "seconds", "not_covered_by_epsilon")
@@ -23,9 +24,9 @@ def measured(monkeypatch):
     """A release that draws the same records whatever was trained on, and short schedules."""
     monkeypatch.setattr(assess, "Release", FakeRelease)
     monkeypatch.setattr(assess.bundle, "tables", lambda *_: ())
-    monkeypatch.setattr(assess, "smaller_samples", lambda release, n, seed,
-                        by: small_datalens.images(
-        n, seed))
+    rows = assess.delivered
+    monkeypatch.setattr(assess, "delivered", lambda release, n, seed: (
+        rows(release, n, seed) if release.spec is SPEC else small_datalens.images(n, seed)))
     monkeypatch.setitem(utility.SETTINGS, "fast", dataclasses.replace(
         utility.SETTINGS["fast"], schedule=QUICK))
     monkeypatch.setitem(fidelity.COURSES, "fast", fidelity.Course(QUICK))
@@ -47,9 +48,10 @@ def differing(records, spec, options):
     for seed, (n, n_test) in enumerate(SIZES):
         x_test, y_test = records(n_test, seed + 9)
         data = Dataset("some", spec, *records(n, seed), x_test, y_test * (seed < 2))
-        result = assess.assess(FakeRelease(spec), data, options, lambda line: None)
-        real = from_real(result)
-        found.append({key: value for key, value in leaves(result) if not real(key)})
+        result = assess.evaluate(FakeRelease(spec), data, settings=options, log=silent)
+        listed = read(result.json())  # as the file says it
+        found.append({key: value for key, value in leaves(result.json())
+                      if not listed.is_from_real(key)})
     return {key for one in found for key in one if any(
         key not in other or other[key] != one[key] for other in found)}
 

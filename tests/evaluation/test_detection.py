@@ -5,8 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from people_table import SPEC, table
+from written import written
 
-from dpgen_jax.evaluation import tables as d
+from dpgen_jax.evaluation import marginals as d
+from dpgen_jax.evaluation.results import Real, Setting, Synthetic
 
 pytestmark = pytest.mark.slow
 
@@ -81,10 +83,12 @@ def test_few_rows_are_too_few_to_learn_from():
 
 def test_fidelity_has_floors_and_uses_held_out_rows():
     lines = []
-    draws, test, real = [noise(200, s) for s in range(2)], table(200, 9), table(200, 8)
-    result = d.detection_fidelity(draws, test, real, SPEC.classes, lines.append)
-    assert tuple(result) == d.DETECTION_METRICS and len(lines) == 2
-    for score in result.values():
+    setting = Setting("full", "", 200, 2, log=lines.append)
+    test, real = table(200, 9), table(200, 8)
+    result = written(d.likeness(Real(SPEC, test, real), Synthetic(noise), setting))["fidelity"]
+    assert [*result][-2:] == [*d.DETECTION_METRICS] and len(lines) == 2
+    for score in (result[name] for name in d.DETECTION_METRICS):
         assert len(score["values"]) == 2 and score["mean"] > 1.5 * score["floor"]
-    assert d.detection_fidelity(draws, test, None, 2)["pmse"]["floor"] is None
-    assert result["pmse"]["floor"] == d.detect(real, test, 2)["pmse"]
+    assert result["pmse"]["floor"] == pytest.approx(d.detect(real, test, 2)["pmse"])
+    alone = written(d.likeness(Real(SPEC, test), Synthetic(noise), setting))["fidelity"]
+    assert alone["pmse"]["floor"] is None

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written import written
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import fidelity as f
+from dpgen_jax.evaluation.results import Real
 
 
 def cov(values, angle=0.0):
@@ -184,7 +186,8 @@ def clusters(n, seed, classes=(0, 1, 2, 3)):
 def measure(synthetic, n=300, **options):
     """Return the fidelity of two draws of a generator, or of the same images twice."""
     draws = [synthetic(n, seed) if callable(synthetic) else synthetic for seed in range(2)]
-    return f.fidelity(draws, clusters(300, 1), clusters(400, 2), Identity(), **options)
+    real = Real(None, clusters(300, 1), clusters(400, 2))
+    return written(f.fidelity(draws, real, Identity(), **options))
 
 
 def test_a_perfect_generator_is_at_the_floor():
@@ -241,11 +244,13 @@ def test_everything_is_named_and_counted():
                                  "neighbours": 120, "k": 5, "inception": 120}
     assert scores["judge"]["net"] == "pixels"
     assert scores["fid"]["mean"] > 0 and scores["fid"]["floor"] > 0
-    assert {f"fidelity.{name}" for name in scores} == set(result["not_covered_by_epsilon"])
+    assert {f"fidelity.{name}" for name in scores} | {"verdict"} == {
+        *result["not_covered_by_epsilon"]}
 
 
 def test_without_training_images_there_is_no_floor():
-    result = f.fidelity([clusters(50, 0)], clusters(60, 1), None, Identity())["fidelity"]
+    real = Real(None, clusters(60, 1))
+    result = written(f.fidelity([clusters(50, 0)], real, Identity()))["fidelity"]
     assert result["precision"]["floor"] is None and "fid" not in result
     assert result["samples"] == {"synthetic": 50, "test": 50, "real": 0, "neighbours": 50, "k": 5,
                                  "inception": None}
@@ -259,8 +264,8 @@ def test_inception_gets_all_images_unless_there_is_a_limit(limit, count):
         seen.append(len(x))
         return x.reshape(len(x), -1)[:, :3]
 
-    result = f.fidelity([clusters(60, 0)], clusters(80, 1), None, Identity(),
-                        f.Inception(pool, limit))["fidelity"]
+    result = written(f.fidelity([clusters(60, 0)], Real(None, clusters(80, 1)), Identity(),
+                                f.Inception(pool, limit)))["fidelity"]
     assert seen == [count] * 2 and result["samples"]["inception"] == count
 
 
@@ -272,4 +277,4 @@ def test_bad_images_are_refused(synthetic, message):
     with pytest.raises(UserError, match=message):
         measure(synthetic)
     with pytest.raises(UserError, match="seeds must be at least 1"):
-        f.fidelity([], clusters(9, 1), None, Identity())
+        f.fidelity([], Real(None, clusters(9, 1)), Identity())

@@ -10,7 +10,8 @@ import pytest
 import safetensors.numpy
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import inception, pretrained
+from dpgen_jax.evaluation import pretrained
+from dpgen_jax.evaluation.pretrained import INCEPTION
 from dpgen_jax.nets import classifiers as nets
 
 pytestmark = pytest.mark.slow  # the smallest block takes seconds to compile
@@ -20,7 +21,7 @@ def random_weights(seed=0):
     """Random tensors of a file: variances positive, kernels small enough for a deep network."""
     rng = np.random.default_rng(seed)
     weights = {}
-    for name, shape in inception.tensors().items():
+    for name, shape in INCEPTION.tensors().items():
         scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) == 4 else 0.1
         weights[name] = (scale * rng.standard_normal(shape)).astype(np.float32)
         if name.endswith(("running_var", "bn.weight")):
@@ -37,7 +38,7 @@ def weights():
 def params(weights, tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "fid.safetensors"
     safetensors.numpy.save_file(weights, path)
-    return inception.load(path)
+    return INCEPTION.load(path)
 
 
 def part(params, *names):
@@ -77,7 +78,7 @@ def image(side, channels, seed=1):
 def test_the_count_is_the_published_one():
     # Keras documents 21,802,784 parameters of InceptionV3 without its top, where batch
     # normalisation has no scale; 17,216 channels are normalised.
-    shapes = inception.tensors()
+    shapes = INCEPTION.tensors()
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == 21_802_784 + 17_216
     assert len(shapes) == 94 * 5
     assert shapes["Conv2d_1a_3x3.conv.weight"] == (32, 3, 3, 3)
@@ -173,7 +174,7 @@ def test_the_whole_network_has_the_published_sizes(monkeypatch):
         return x
 
     monkeypatch.setattr(nets, "through", through)
-    out = jax.eval_shape(lambda p, x: nets.Inception().apply(p, x), inception.NETWORK.shapes,
+    out = jax.eval_shape(lambda p, x: nets.Inception().apply(p, x), INCEPTION.shapes,
                          jnp.zeros((5, 299, 299, 3)))
     assert out.shape == (5, 2048)
     for shape in [(149, 149, 32), (147, 147, 64), (73, 73, 80), (71, 71, 192), (35, 35, 256),
@@ -200,10 +201,10 @@ def test_shrinking_reads_two_pixels_and_does_not_smooth():
 
 
 def test_images_are_resized_along_both_axes_and_scaled(monkeypatch):
-    monkeypatch.setattr(inception, "INCEPTION_SIDE", 4)
+    monkeypatch.setattr(pretrained.nets, "INCEPTION_SIDE", 4)
     x = np.array([[0, 1], [1, 0]], np.float32)[None, ..., None]
     expected = [[0, .25, .75, 1], [.25, .375, .625, .75], [.75, .625, .375, .25], [1, .75, .25, 0]]
-    result = inception.prepare(x)
+    result = INCEPTION.prepare(x)
     assert result.shape == (1, 4, 4, 3) and result.dtype == jnp.float32
     for channel in range(3):
         np.testing.assert_allclose(result[0, ..., channel], 2 * np.array(expected) - 1, atol=1e-6)
@@ -211,16 +212,16 @@ def test_images_are_resized_along_both_axes_and_scaled(monkeypatch):
 
 def test_bytes_and_floats_are_the_same_image():
     x = np.random.default_rng(0).integers(0, 256, (2, 6, 9, 3)).astype(np.uint8)
-    result = np.asarray(inception.prepare(x))
+    result = np.asarray(INCEPTION.prepare(x))
     assert result.shape == (2, 299, 299, 3) and result.min() >= -1 and result.max() <= 1
-    np.testing.assert_allclose(result, inception.prepare(x / np.float32(255)), atol=1e-6)
+    np.testing.assert_allclose(result, INCEPTION.prepare(x / np.float32(255)), atol=1e-6)
     np.testing.assert_allclose(result[:, 0, 0], x[:, 0, 0] / 127.5 - 1, atol=1e-6)
 
 
 def test_features_come_in_batches_and_say_so(monkeypatch):
     corner = SimpleNamespace(apply=lambda params, x: x[:, 0, 0] * params)
     network = dataclasses.replace(
-        inception.NETWORK, module=corner, prepare=lambda x: x, batch=4)
+        INCEPTION, module=corner, prepare=lambda x: x, batch=4)
     monkeypatch.setattr(pretrained, "REPORT_EVERY", 2)
     x, lines = np.arange(18).reshape(18, 1, 1, 1), []
     result = network.features(2, x, lines.append)
@@ -237,7 +238,7 @@ def save(tmp_path, weights):
 def test_counters_and_the_classifier_are_left_out(weights, tmp_path):
     more = {"fc.weight": np.zeros((1008, 2048), np.float32), "fc.bias": np.zeros(1008, np.float32),
             "Conv2d_1a_3x3.bn.num_batches_tracked": np.array(3)}
-    assert len(jax.tree.leaves(inception.load(save(tmp_path, weights | more)))) == len(weights)
+    assert len(jax.tree.leaves(INCEPTION.load(save(tmp_path, weights | more)))) == len(weights)
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -251,16 +252,16 @@ def test_counters_and_the_classifier_are_left_out(weights, tmp_path):
 def test_a_file_of_another_network_is_one_line(weights, tmp_path, change, message):
     changed = {name: a for name, a in (weights | change).items() if a is not None}
     with pytest.raises(UserError, match=message) as error:
-        inception.load(save(tmp_path, changed))
+        INCEPTION.load(save(tmp_path, changed))
     assert "\n" not in str(error.value)
 
 
 def test_a_file_that_is_none(tmp_path):
     with pytest.raises(UserError, match="cannot read .*absent.safetensors"):
-        inception.load(tmp_path / "absent.safetensors")
+        INCEPTION.load(tmp_path / "absent.safetensors")
     with pytest.raises(UserError, match="no regular file"):  # nor a device that never ends
-        inception.load("/dev/zero")
+        INCEPTION.load("/dev/zero")
     path = tmp_path / "text.safetensors"
     path.write_text("not a file of tensors")
     with pytest.raises(UserError, match="cannot be read"):
-        inception.load(path)
+        INCEPTION.load(path)

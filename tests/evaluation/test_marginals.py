@@ -9,6 +9,7 @@ from people_table import SPEC, table
 from dpgen_jax.core.types import Column
 from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals as m
+from dpgen_jax.evaluation.results import Real, Setting, Synthetic
 
 A = Column("a", "categorical", categories=("p", "q"), nullable=True)
 B = Column("b", "continuous", 0.0, 20.0)
@@ -51,7 +52,8 @@ def test_pairs_are_capped_with_a_fixed_seed(monkeypatch):
     assert len(m._pairs(45)) == 990 and len(m._pairs(46)) == m.MAX_PAIRS
     assert m._pairs(46) == m._pairs(46) and len(set(m._pairs(46))) == m.MAX_PAIRS
     monkeypatch.setattr(m, "MAX_PAIRS", 4)
-    entry = m.fidelity([table(50)], table(50, 1), None, SPEC)["two_way_tvd"]
+    entry = m.likeness(Real(SPEC, table(50, 1)), Synthetic(lambda n, seed: table(n)), Setting(
+        "full", "", 50, 1)).facts["fidelity"]["two_way_tvd"]
     assert (entry["pairs"], entry["all_pairs"]) == (4, 10)
 
 

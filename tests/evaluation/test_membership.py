@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
+from written import written
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import membership as a
+from dpgen_jax.evaluation.results import Real, Score
 
 STATEMENT = {"epsilon": 1.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
              "noise_source": "os-entropy"}
@@ -53,8 +55,13 @@ def memoriser(members, noise=0.0, share=1.0, fresh=None):
 
 def auroc(synthetic, population, seeds=2, n=400, statement=STATEMENT):
     draws = [synthetic(2 * n, seed) for seed in range(seeds)]
-    result, _ = a.membership(draws, population(n, 1), population(2 * n, 2), statement)
-    return result
+    return attack(draws, population(n, 1), population(2 * n, 2), statement)
+
+
+def attack(draws, members, others, statement=STATEMENT):
+    """The part `membership` of metrics.json."""
+    part = a.attacked(draws, Real(None, others, members), statement)
+    return written(part)["membership"]
 
 
 # What attacks find.
@@ -102,7 +109,7 @@ def test_the_reference_takes_out_what_is_typical():
 def test_a_class_that_is_never_drawn_and_records_without_spread_do_no_harm():
     members, others = rows(60, 1), rows(120, 2)
     for x in (rows(200, 3)[0], np.full((200, 10), 0.5)):
-        result, _ = a.membership([(x, np.zeros(200, int))], members, others, STATEMENT)
+        result = attack([(x, np.zeros(200, int))], members, others)
         assert all(0 <= s["auroc"]["mean"] <= 1 for s in result["attacks"].values())
 
 
@@ -205,32 +212,36 @@ def test_an_attack_at_the_bound_is_not_flagged_and_one_beyond_it_is(seed):
     def flagged(epsilon):
         right = math.exp(epsilon) / (1 + math.exp(epsilon))
         scores = a.measured((rng.random(2000) < right) * 1.0, (rng.random(2000) > right) * 1.0)
-        result = {"x": {name: a.summary([value]) for name, value in scores.items()}}
-        return a._result(result, bound(1.0), 2000)["exceeds_guarantee"]
+        result = {"x": {name: Score.of([value]) for name, value in scores.items()}}
+        return bool(a.beyond(result, bound(1.0), 2000))
 
     assert not flagged(1.0) and flagged(1.3)
 
 
 def test_a_large_epsilon_is_said_to_say_little_and_the_result_is_json():
-    result, keys = a.membership([rows(50, 0), rows(50, 1)], rows(50, 1), rows(100, 2),
-                                STATEMENT | {"epsilon": 10.0})
+    lines = []
+    part = a.attacked([rows(50, 0), rows(50, 1)], Real(None, rows(100, 2), rows(50, 1)),
+                      STATEMENT | {"epsilon": 10.0}, lines.append)
+    result = written(part)["membership"]
+    assert len(lines) == 2 and "density_ratio" in lines[1]
     assert "says little" in result["sentence"] and "allows at most 0.99995" in result["sentence"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert keys[0] == "membership.attacks.closest_record.auroc" and len(keys) == 6
+    assert part.findings[0].path == "membership.attacks.closest_record.auroc"
+    assert all(one.from_real and one.allowed and one.chance is not None for one in part.findings)
 
 
 # Few and malformed records.
 
 def test_ten_held_out_records_are_enough_and_three_are_not():
-    result, keys = a.membership([rows(20, 0), rows(20, 1)], rows(30, 1), rows(10, 2), STATEMENT)
+    result = attack([rows(20, 0), rows(20, 1)], rows(30, 1), rows(10, 2))
     assert (result["n_members"], result["n_non_members"], result["n_reference"]) == (5, 5, 5)
-    assert set(result["attacks"]["density"]) == {"auroc", "advantage"} and len(keys) == 6
+    assert set(result["attacks"]["density"]) == {"auroc", "advantage"}
     assert not result["exceeds_guarantee"]
     for n, n_others in ((30, 3), (1, 10)):
         with pytest.raises(UserError, match="hold out more"):
-            a.membership([rows(20, 0)], rows(n, 1), rows(n_others, 2), STATEMENT)
+            attack([rows(20, 0)], rows(n, 1), rows(n_others, 2))
     with pytest.raises(UserError, match="seeds must be at least 1"):
-        a.membership([], rows(30, 1), rows(10, 2), STATEMENT)
+        attack([], rows(30, 1), rows(10, 2))
 
 
 @pytest.mark.parametrize(("x", "message"), [
@@ -239,17 +250,8 @@ def test_ten_held_out_records_are_enough_and_three_are_not():
     (np.zeros((8, 10)), "one label a record"), (np.zeros(9), "one label a record")])
 def test_malformed_records_are_refused_in_one_line(x, message):
     with pytest.raises(UserError, match=message) as error:
-        a.membership([(x, np.zeros(9, int))], rows(30, 1), rows(30, 2), STATEMENT)
+        attack([(x, np.zeros(9, int))], rows(30, 1), rows(30, 2))
     assert "\n" not in str(error.value)
-
-
-def test_labels_may_be_left_out_and_each_seed_is_logged():
-    lines = []
-    members, others = rows(60, 1)[0], rows(120, 2)[0]
-    result, _ = a.membership([(members, None)] * 2, (members, None), (others, None), STATEMENT,
-                             lines.append)
-    assert result["attacks"]["closest_record"]["auroc"]["mean"] == 1
-    assert len(lines) == 2 and "density_ratio" in lines[1]
 
 
 # Neighbours, for the data holder.

@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import resnet18
+from dpgen_jax.evaluation.pretrained import RESNET18
 from dpgen_jax.nets.classifiers import ResNet18
 
 
@@ -15,7 +15,7 @@ from dpgen_jax.nets.classifiers import ResNet18
 def weights():
     rng = np.random.default_rng(0)
     weights = {}
-    for name, shape in resnet18.tensors().items():
+    for name, shape in RESNET18.tensors().items():
         scale = np.sqrt(2 / np.prod(shape[1:])) if len(shape) == 4 else 0.1
         weights[name] = (scale * rng.standard_normal(shape)).astype(np.float32)
         if name.endswith("running_var"):
@@ -33,7 +33,7 @@ def file(weights, tmp_path_factory):
 
 
 def test_names_and_shapes_are_torchvisions():
-    shapes = resnet18.tensors()
+    shapes = RESNET18.tensors()
     assert len(shapes) == 100  # 20 convolutions, and 4 tensors of the normalisation behind each
     assert shapes["conv1.weight"] == (64, 3, 7, 7) and shapes["bn1.running_var"] == (64,)
     assert shapes["layer1.0.conv1.weight"] == (64, 64, 3, 3)
@@ -82,7 +82,7 @@ def plain(weights, x):
 @pytest.mark.parametrize("side", [64, 47])
 def test_the_network_is_that_of_plain_convolutions(weights, file, side):
     x = np.random.default_rng(1).standard_normal((2, side, side, 3))
-    got = jax.jit(ResNet18().apply)(resnet18.load(file), jnp.asarray(x, jnp.float32))
+    got = jax.jit(ResNet18().apply)(RESNET18.load(file), jnp.asarray(x, jnp.float32))
     expected = plain(weights, x)
     assert got.shape == (2, 512) and expected.std() > 0.1
     np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3 * expected.std())
@@ -91,15 +91,15 @@ def test_the_network_is_that_of_plain_convolutions(weights, file, side):
 @pytest.mark.slow
 def test_features_of_an_image_are_its_own(file):
     """Whatever the other images of its batch are: replacing a record replaces one row."""
-    params = resnet18.load(file)
+    params = RESNET18.load(file)
     x = np.random.default_rng(2).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
-    first, second = (resnet18.features(params, images) for images in (x, x[[0, 2]]))
+    first, second = (RESNET18.features(params, images) for images in (x, x[[0, 2]]))
     np.testing.assert_array_equal(first[[0, 2]], second)
     assert first.shape == (3, 512) and first.min() >= 0 and first.std(0).max() > 0
 
 
 def test_images_are_normalised_by_public_constants():
-    gray = resnet18.prepare(jnp.full((1, 8, 8, 1), 255, jnp.uint8))
+    gray = RESNET18.prepare(jnp.full((1, 8, 8, 1), 255, jnp.uint8))
     assert gray.shape == (1, 224, 224, 3)
     np.testing.assert_allclose(gray[0, 0, 0], (1 - np.array([.485, .456, .406]))
                                / np.array([.229, .224, .225]), rtol=1e-5)
@@ -114,4 +114,4 @@ def test_other_weights_are_refused(weights, tmp_path, change, match):
     changed = {name: a for name, a in (weights | change).items() if a is not None}
     safetensors.numpy.save_file(changed, tmp_path / "w.safetensors")
     with pytest.raises(UserError, match=match):
-        resnet18.load(tmp_path / "w.safetensors")
+        RESNET18.load(tmp_path / "w.safetensors")

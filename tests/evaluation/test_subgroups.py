@@ -9,9 +9,9 @@ from people_table import SPEC, table
 from dpgen_jax.core.config import Evaluation, from_json, to_json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data.table import constraints, transform
-from dpgen_jax.evaluation import marginals, prediction
-from dpgen_jax.evaluation import tables as t
-from dpgen_jax.evaluation.report import verdict
+from dpgen_jax.evaluation import assess, assessment, marginals, prediction
+from dpgen_jax.evaluation.assessment import read
+from dpgen_jax.evaluation.results import Finding, Real, Score, Setting, Synthetic
 from dpgen_jax.release import contents
 
 UNLABELLED = dataclasses.replace(SPEC, label=NO_LABEL, targets=("age", "sex"))
@@ -33,7 +33,9 @@ def unlabelled(n, seed=0):
 
 
 def test_a_table_without_a_label_is_measured(cheap):
-    result = t.utility(unlabelled, unlabelled(150, 9), unlabelled(200, 8), UNLABELLED, FEW)
+    found = assess.measured(Real(UNLABELLED, unlabelled(150, 9), unlabelled(200, 8)),
+                            Synthetic(unlabelled), FEW)
+    result = found.json()
     assert not {*result} & {"gen2real", "real2real", "label_shares"}
     assert [*result["fidelity"]["one_way_tvd"]["columns"]] == ["age", "sex", "pay", "mark"]
     assert {"pmse", "detection_auroc", "two_way_tvd"} <= {*result["fidelity"]}
@@ -43,8 +45,8 @@ def test_a_table_without_a_label_is_measured(cheap):
     assert age["real2real"]["ridge_regression"]["r2"]["mean"] > 0.8
     assert abs(sex["gen2real"]["logistic_regression"]["auroc"]["mean"] - 0.5) < 0.15
     assert "targets" in result["not_covered_by_epsilon"]
-    assert verdict.sentence(result).startswith("Keeps 0.85 of 0.85 R\u00b2")
-    assert "(age from the other columns, best model)" in verdict.sentence(result)
+    assert assessment.sentence(found).startswith("Keeps 0.85 of 0.85 R\u00b2")
+    assert "(age from the other columns, best model)" in assessment.sentence(found)
 
 
 def test_a_spec_without_a_label_is_kept_and_writes_no_column():
@@ -71,13 +73,20 @@ def test_a_target_is_not_among_its_own_features():
         prediction.named_targets(SPEC, ["agee"])
 
 
+def parted(by, draw, test, real=None):
+    """Return the assessment of subgroups."""
+    part = prediction.subgroups(Real(SPEC, test, real), Synthetic(lambda n, seed: draw), Setting(
+        "full", "", len(test[1]), 1), prediction.named_groups(SPEC, by))
+    return assessment.Assessment.of([part], {})
+
+
 def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     test, real = table(400, 9), table(400, 8)
     x, y = table(400, 1)
     women = transform.decode(SPEC, x)[:, 1] == 0
     kept = np.flatnonzero(women | (np.arange(400) % 40 == 0))  # hardly any men are made
-    groups = prediction.subgroups(prediction.named_groups(SPEC, ["sex"]), [(x[kept], y[kept])],
-                                  test, real)
+    found = parted(["sex"], (x[kept], y[kept]), test, real)
+    groups = found.json()["subgroups"]
     by_name = {group["group"]: group for group in groups}
     assert {*by_name} == {"f", "m"} and all(group["by"] == "sex" for group in groups)
     assert by_name["f"]["synthetic_share"]["mean"] > 0.9 > 0.6 > by_name["f"]["real_share"]
@@ -87,11 +96,10 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     error = by_name["f"]["query_error"]
     assert 0 < error["mean"] < 3 * error["floor"] and "query_error" not in by_name["m"]
     assert "too few synthetic rows" in by_name["m"]["note"] and "two_way_tvd" not in by_name["m"]
-    assert "subgroups" not in verdict.sentence({})
-    assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})
+    assert "the subgroups" in assessment.sentence(found)
 
     few = (test[0][:40], test[1][:40])
-    crossed = prediction.subgroups(prediction.named_groups(SPEC, ["sex, ill"]), [(x, y)], few, None)
+    crossed = parted(["sex, ill"], (x, y), few).json()["subgroups"]
     assert len(crossed) == 4 and sum(group["n_test"] for group in crossed) == 40
     for group in crossed:
         assert "too few held-out rows" in group["note"] and "real_share" not in group
@@ -100,7 +108,7 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
 def test_a_number_is_parted_into_quarters_and_null(monkeypatch):
     monkeypatch.setattr(prediction._Predicted, "of", lambda *_: None)
     test = table(400, 9)
-    groups = prediction.subgroups(prediction.named_groups(SPEC, ["pay"]), [table(50)], test, None)
+    groups = parted(["pay"], table(50), test).json()["subgroups"]
     assert sum(group["n_test"] for group in groups) == 400 and len(groups) == 5
     null = next(group for group in groups if group["group"] == "pay null")
     assert null["n_test"] == np.isnan(transform.decode(SPEC, test[0])[:, 2]).sum()
@@ -119,15 +127,15 @@ def test_shares_are_wrong_where_they_are_off_by_more_than_chance():
     def shares(ones, n, real_ones, m):
         draw, test = ((np.zeros((k, 6)), np.repeat([1, 0], [part, k - part]))
                       for k, part in ((n, ones), (m, real_ones)))
-        return [share["wrong"] for share in t.label_shares([draw], test, SPEC)]
+        return [share["wrong"] for share in marginals.label_shares([draw], test, SPEC)]
 
     assert shares(500, 1000, 200, 1000) == [True, True]
     assert shares(210, 1000, 200, 1000) == [False, False]
     assert shares(20, 1000, 2, 1000) == [False, True]  # rare, and ten times as many
     assert shares(4, 100, 2, 100) == [False, False]  # twice as many, of which chance is enough
-    said = verdict.sentence({"label_shares": t.label_shares(
+    said = assessment.sentence(read({"label_shares": marginals.label_shares(
         [(np.zeros((10_000, 6)), np.resize([0, 1], 10_000))],
-        (np.zeros((1000, 6)), np.repeat([1, 0], [200, 800])), SPEC)})
+        (np.zeros((1000, 6)), np.repeat([1, 0], [200, 800])), SPEC)}))
     assert said == "Class shares are wrong (yes is 50 % of synthetic rows and 20 % of real ones)."
 
 
@@ -136,9 +144,9 @@ def test_a_column_that_is_far_off_is_named_with_its_worst_values():
     real = np.stack([np.repeat([10.0, 90.0], 50), np.resize([0, 1], 100)], 1)
     made = real.copy()
     made[:, 0] = 50.0
-    distances = {column.name: {"mean": float(mean), "floor": 0.01} for column, mean in zip(
-        columns, marginals.one_way_tvd(made, real, columns), strict=True)}
-    (said,) = t.far_off([made], real, columns, distances)
+    distances = [Finding((column.name,), Score(float(mean)), Score(0.01)) for column, mean in zip(
+        columns, marginals.one_way_tvd(made, real, columns), strict=True)]
+    (said,) = marginals.far_off([made], real, columns, distances)
     assert said == (
         "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 54 "
         "(100 %, real 0 %). Too few: 10 to 14 (0 %, real 50 %), 90 to 94 (0 %, real 50 %).")
@@ -152,26 +160,27 @@ def test_the_line_between_classes_is_drawn_by_the_training_rows():
 
 def test_a_verdict_speaks_of_what_can_be_kept():
     def said(synthetic, real, metric="auroc"):
-        return verdict.sentence({task: {"lr": {metric: {"mean": score, "std": 0.0}}} for task, score
-                                 in (("gen2real", synthetic), ("real2real", real))})
+        return assessment.sentence(read({
+            task: {"lr": {metric: {"mean": score, "std": 0.0}}}
+            for task, score in (("gen2real", synthetic), ("real2real", real))}))
 
     assert said(0.81, 0.9) == "Keeps 0.81 of 0.90 AUROC."
     assert said(0.5, 0.9) == "Keeps nothing of 0.90 AUROC: 0.50."
     assert said(0.5, 0.51) == "There is nothing to keep: real records give 0.51 AUROC themselves."
     target = {"pay": {"gen2real": {name: {"r2": {"mean": score}} for name, score in (
         ("ridge", -3.0), ("forest", 0.4))}, "real2real": {"ridge": {"r2": {"mean": 0.8}}}}}
-    assert verdict.sentence({"targets": target}) == (
+    assert assessment.sentence(read({"targets": target})) == (
         "Keeps 0.40 of 0.80 R\u00b2 (pay from the other columns, best model).")
-    assert verdict.sentence({}) == "" and verdict.numbers({}) == ()
+    assert assessment.sentence(read({})) == "" and assessment.numbers(read({})) == []
 
 
 def test_bins_have_the_names_of_what_lies_in_them():
     age, ordinal = Column("age", "integer", 0, 100), SPEC.columns[3]
-    assert t.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
-    assert t.bin_names(age)[-2:] == ["95 to 100", "null"]
-    assert t.bin_names(ordinal) == ["low", "mid", "high", "null"]
+    assert marginals.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
+    assert marginals.bin_names(age)[-2:] == ["95 to 100", "null"]
+    assert marginals.bin_names(ordinal) == ["low", "mid", "high", "null"]
     for column in (age, Column("years", "integer", 1, 16), Column("x", "integer", -3, 4)):
-        names = t.bin_names(column)
+        names = marginals.bin_names(column)
         for value in range(int(column.low), int(column.high) + 1):
             place = int(np.argmax(marginals.bin_shares(np.array([float(value)]), column)))
             low, *high = map(int, names[place].split(" to "))

@@ -10,10 +10,10 @@ from sklearn.linear_model import LogisticRegression
 
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation import assess
 from dpgen_jax.evaluation import marginals as m
 from dpgen_jax.evaluation import prediction as models
-from dpgen_jax.evaluation import tables as t
-from dpgen_jax.evaluation.scores import silent
+from dpgen_jax.evaluation.results import Real, Setting, Synthetic, silent
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,9 @@ RATES = ("lr", "adaboost", "bagging", "mlp")
 
 def utility(synthetic, test, real, log=silent, **options):
     """Return the utility of a table of people under these options."""
-    return t.utility(synthetic, test, real, SPEC, Evaluation(**options), log)
+    metrics = options.pop("metrics", ("gen2real", "real2gen", "real2real", "fidelity"))
+    return assess.measured(Real(SPEC, test, real), Synthetic(synthetic),
+                           Evaluation(metrics=metrics, **options), log).json()
 
 
 def leaves(result):
@@ -114,8 +116,8 @@ def test_each_task_trains_and_tests_on_its_own_rows_and_trains_once(monkeypatch)
         judged.append((model, test[0].tobytes()))
         return models.Scores(0.5, 0.5, 0.5, 0.5, 0.5)
 
-    monkeypatch.setattr(t, "fit_model", fit)
-    monkeypatch.setattr(t, "judge_models", judge)
+    monkeypatch.setattr(models, "fit_model", fit)
+    monkeypatch.setattr(models, "judge_models", judge)
     test, real = table(30, 9), table(70, 8)
     utility(table, test, real, seeds=2, samples=40, classifiers=("lr",))
     draws = [table(40, seed)[0].astype(float).tobytes() for seed in range(2)]
@@ -160,7 +162,7 @@ def test_metrics_are_json_and_say_what_epsilon_does_not_cover(result):
     seen = result["not_covered_by_epsilon"]
     assert {"gen2real.lr.auprc", "gen2real.lr.f1", "fidelity.two_way_tvd",
             "fidelity.query_error"} <= set(seen)
-    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 and not any("schema" in name for name in seen)
+    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 + 4 and not any("schema" in name for name in seen)
     sizes = [result[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
     assert sizes == [300, 300, 300, 2] and result["setting"]["name"] == "full"
     assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity"}
@@ -215,9 +217,11 @@ def test_both_sides_of_the_floor_have_as_many_rows():
     real, test = table(80, 8), table(300, 9)
     result = utility(lambda n, seed: (x, y), test, real, seeds=1, samples=400,
                      metrics=("fidelity",))
-    expected = m.fidelity([(x[:80], y[:80])], test, None, SPEC)
-    for name, score in expected.items():
-        assert result["fidelity"][name]["mean"] == pytest.approx(score["mean"])
+    expected = m.likeness(Real(SPEC, test), Synthetic(lambda n, seed: (x[:80], y[:80])),
+                          Setting("full", "", 80, 1)).findings
+    for one in expected:
+        if len(one.key) == 2:
+            assert result["fidelity"][one.name]["mean"] == pytest.approx(one.value.mean)
 
 
 def test_the_fast_setting_says_so_and_fidelity_may_be_left_out():
@@ -226,7 +230,8 @@ def test_the_fast_setting_says_so_and_fidelity_may_be_left_out():
                      table(50, 9), None, fast=True, metrics=())
     assert calls == [(2500, 0), (2500, 1)] and result["setting"]["name"] == "fast"
     assert "a fast evaluation" in result["setting"]["text"]
-    assert "fidelity" not in result and result["not_covered_by_epsilon"] == ["setting.text"]
+    assert "fidelity" not in result and result["not_covered_by_epsilon"] == [
+        "setting.text", "n_test", "n_real", "notes"]
 
 
 def test_a_line_is_logged_for_each_classifier_and_each_draw():

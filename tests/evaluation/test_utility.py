@@ -8,16 +8,19 @@ import jax
 import numpy as np
 import pytest
 from bars import bars, noise
+from written import written
 
 from dpgen_jax.core.config import Evaluation
-from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import networks, scores
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.evaluation import networks, results
 from dpgen_jax.evaluation import utility as u
+from dpgen_jax.evaluation.results import Real, Synthetic
 from dpgen_jax.evaluation.utility import setting_for
 
 SCHEDULE = networks.Schedule("quick", epochs=1, min_steps=60, mlp_times=1)
 CHEAP = ("gaussian_nb", "lda", "decision_tree")
-QUICK = u.Setting("quick", "a quick one", 400, 2, SCHEDULE, CHEAP, {"decision_tree": 50})
+QUICK = u.Setting("quick", "a quick one", 400, 2, schedule=SCHEDULE, classifiers=CHEAP,
+                  classical_rows={"decision_tree": 50})
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +29,17 @@ def test_images():
 
 
 def evaluate(synthetic, test, real=None, seeds=1, *, setting=QUICK, classes=None,
-             log=scores.silent, **choices):
+             log=results.silent, **choices):
     if "classifiers" in choices:
         choices["optional"] = ()
-    setting = dataclasses.replace(setting, seeds=seeds, **choices)
-    return u.utility(synthetic, test, real, setting, classes=classes, log=log)
+    setting = dataclasses.replace(setting, seeds=seeds, log=log, **choices)
+    draw = synthetic
+    if not callable(synthetic):
+        setting = dataclasses.replace(setting, n_samples=len(synthetic[1]))
+        draw = lambda n, seed: synthetic  # noqa: E731
+    classes = classes or 1 + max(int(part[1].max()) for part in (test, real) if part)
+    part = u.utility(Real(ImageSpec(8, 8, 1, classes), test, real), Synthetic(draw), setting)
+    return written(part)
 
 
 def means(out, task, metric="accuracy"):
@@ -51,7 +60,7 @@ def test_copies_of_the_real_images_are_worth_what_they_are(test_images):
 
 def test_noise_is_worth_nothing(test_images):
     out = evaluate(noise(400), noise(900, seed=9), noise(400, seed=3))
-    for task in u.TASKS:
+    for task in results.TASKS:
         assert all(abs(accuracy - 0.25) < 0.09 for accuracy in means(out, task).values())
     out = evaluate(noise(400), test_images, bars(400, seed=3))
     gen, real = (out["average"][task]["accuracy"]["mean"] for task in ("gen2real", "real2real"))
@@ -185,7 +194,7 @@ def test_metrics_are_nested_as_the_interface_says(test_images):
     seen = out["not_covered_by_epsilon"]
     assert {"gen2real.lda.accuracy", "gen2real.lda.calibrated_accuracy", "real2gen.lda.accuracy",
             "real2real.lda.accuracy", "average.gen2real.accuracy"} <= set(seen)
-    assert not any("validation" in key for key in seen) and len(seen) == len(set(seen)) == 16
+    assert not any("validation" in key for key in seen) and len(seen) == len(set(seen)) == 17
     assert "there are 250 real training images for 400 synthetic ones" in out["notes"]
     json.dumps(out, allow_nan=False)
 
@@ -194,7 +203,8 @@ def test_arrays_alone_leave_out_what_needs_real_training_images(test_images):
     out = evaluate(bars(120), test_images, classifiers=["lda"])
     assert out["n_samples"] == 120 and out["n_real"] == 0
     assert "real2real" not in out and "real2gen" not in out and out["notes"] == []
-    assert out["not_covered_by_epsilon"] == ["gen2real.lda.accuracy", "average.gen2real.accuracy"]
+    assert out["not_covered_by_epsilon"] == ["gen2real.lda.accuracy",
+                                             "average.gen2real.accuracy", "verdict"]
 
 
 def test_classes_that_a_part_lacks_are_noted(test_images):
@@ -268,5 +278,5 @@ def test_options_of_a_user_become_a_setting():
 
 
 def test_summary_of_one_and_of_many():
-    assert scores.summary([0.5]) == {"mean": 0.5, "std": 0.0, "values": [0.5]}
-    assert scores.summary([0.0, 1.0])["std"] == pytest.approx(0.5**0.5)
+    assert results.summary([0.5]) == {"mean": 0.5, "std": 0.0, "values": [0.5]}
+    assert results.summary([0.0, 1.0])["std"] == pytest.approx(0.5**0.5)

@@ -4,7 +4,7 @@ import pytest
 
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.evaluation import tables
+from dpgen_jax.evaluation import prediction
 
 
 @pytest.mark.parametrize(("columns", "options", "rows"), [
@@ -13,6 +13,6 @@ from dpgen_jax.evaluation import tables
 def test_rows_of_a_fast_evaluation(columns, options, rows):
     spec = TableSpec(tuple(Column(f"c{i}", "continuous", 0, 1) for i in range(columns)),
                      Column("y", "categorical", categories=("a", "b")), columns)
-    setting = tables._setting(Evaluation(**options), spec)
+    setting = prediction.setting_for(Evaluation(**options), spec)
     assert setting.n_samples == rows
     assert ("fewer rows" in setting.description) == (rows < 900)

@@ -24,17 +24,9 @@ LIMITS = ("faults that nobody thought of, and the same ones at the size of a rea
 
 
 def all_of(names: Sequence[str], log: Log) -> Report:
-    """Plants faults one after the other, and attacks each.
+    """Plants faults one after the other, all of them by default, and attacks each.
 
-    Args:
-        names: Names of faults; all if empty.
-        log: Prints a line of the audit.
-
-    Returns:
-        The report; its closing line is "N caught, M missed".
-
-    Raises:
-        UserError: A name that no fault has.
+    The closing line of the report is "N caught, M missed".
     """
     with contextlib.suppress(RuntimeError):  # a backend is already up, with the devices it has
         devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined, unused-ignore]

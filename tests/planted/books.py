@@ -51,12 +51,7 @@ class Watched(OsBits):
     """Bits of the operating system that look at the ledger's file whenever they are drawn."""
 
     def __init__(self, path: Path, killed_at: int):
-        """Begins to count.
-
-        Args:
-            path: The ledger.
-            killed_at: The draw at which the run is killed, from 1.
-        """
+        """Begins to count; the run is killed at this draw, from 1."""
         self._path, self._killed_at = path, killed_at
         self.draws, self.rounds, self.late = 0, 0, ""
 
@@ -78,11 +73,7 @@ def idle(method: Method, layout: Layout) -> Callable[..., Any]:
 
 
 def crash() -> str:
-    """Kills a run as it draws, and goes on with it to its end.
-
-    Returns:
-        Which round was drawn before it was charged, or was lost and not charged; empty where none.
-    """
+    """Kills a run as it draws, and goes on with it: a round that was drawn and not charged."""
     method, where = toy.build(), toy.layout()
     data = toy.neighbours()[0]
     with tempfile.TemporaryDirectory() as folder, patch.object(loop, "compile_block", idle):
@@ -114,11 +105,8 @@ def of_mu(mu: float) -> float:
 def of_secret_draw(shift: float, rate: float) -> float:
     """Returns a lower bound on epsilon at DELTA of a round in which a unit is drawn in secret.
 
-    All other units say 0, and the unit says + or - its whole norm.
-
-    Args:
-        shift: The norm of its message over the standard deviation of the noise.
-        rate: The chance that it is drawn.
+    All other units say 0, and the unit says + or - its whole norm: `shift` standard deviations of
+    the noise. `rate` is the chance that it is drawn.
     """
     grid = np.linspace(-12 - shift, 12 + shift, 200_001)
     one, other = ((1 - rate) * norm.pdf(grid) + rate * norm.pdf(grid, sign * shift)
@@ -131,11 +119,7 @@ def of_secret_draw(shift: float, rate: float) -> float:
 
 
 def hand_computed() -> str:
-    """Compares the epsilon that events cost with one that is computed by hand.
-
-    Returns:
-        The first that is too low; empty where none is.
-    """
+    """Returns the first epsilon that events cost too little, compared with one by hand."""
     rows, k, sigma = toy.ROWS, toy.TOP_K, toy.SIGMA
     votes = toy.mechanism()
     turns = toy.mechanism(schedule=RoundRobin(2))

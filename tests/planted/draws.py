@@ -35,11 +35,7 @@ class NoBits(SeededBits):
 def fresh(devices: int = 1) -> str:
     """Looks at the noise of a run that is resumed: what it released, less what it would have.
 
-    Args:
-        devices: How many devices the units lie on.
-
-    Returns:
-        Where noise is used twice or has another spread; empty where it is fresh.
+    Returns where noise is used twice or has another spread.
     """
     where = toy.layout(2 if devices == 1 else 1, devices)
     method, data = toy.build(), toy.neighbours()[0]
@@ -70,11 +66,7 @@ def fresh_on_devices() -> str:
 
 
 def of_clients() -> str:
-    """Looks at the noise bits of clients that add noise themselves.
-
-    Returns:
-        Where two of them have the same; empty where they are fresh.
-    """
+    """Returns which clients that add noise themselves have the same bits."""
     local = LocalMechanism(
         bound=TopKSign(toy.TOP_K, toy.ROWS), noise=RoundedGaussian(toy.SIGMA),
         schedule=FullParticipation(), n_units=toy.UNITS, shape=toy.SHAPE,
@@ -86,11 +78,7 @@ def of_clients() -> str:
 
 
 def secret() -> str:
-    """Looks at the samples of schedules that draw units in secret.
-
-    Returns:
-        Where they can be foretold, or do not have the law that is charged; empty where they do.
-    """
+    """Returns where secret draws can be foretold, or have another law than is charged."""
     return _poisson(PoissonSampling(60, 12)) or _fixed(FixedSizeSampling(40, 8))
 
 

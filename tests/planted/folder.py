@@ -33,9 +33,6 @@ def written(root: Path) -> None:
 
     The order of what is written is that of a run: class counts, then for each round the charge, the
     votes, the settlement and the row of metrics.
-
-    Args:
-        root: The folder, which must not exist.
     """
     public = to_json({
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
@@ -64,11 +61,7 @@ def written(root: Path) -> None:
 
 
 def audited() -> str:
-    """Writes the folder, and audits what it spent.
-
-    Returns:
-        What the audit found to fail; empty where all holds.
-    """
+    """Writes the folder, and returns what an audit of what it spent found to fail."""
     found = Findings()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "run")

@@ -22,8 +22,7 @@ from planted import toy
 def separation() -> str:
     """Follows two neighbouring runs on one transcript.
 
-    Returns:
-        What differs beside what was released and the state of one unit; empty where nothing does.
+    Returns what differs beside what was released and the state of one unit.
     """
     method, where = toy.build(), toy.layout()
     planted = np.zeros((toy.STEPS, *toy.SHAPE), np.float32)
@@ -47,13 +46,8 @@ def separation() -> str:
 def messages(devices: int = 1, chunk: int = 2) -> str:
     """Looks at what each unit adds to the sum, counted alone, on two neighbouring data sets.
 
-    Args:
-        devices: How many devices the units lie on.
-        chunk: Units in one batched product.
-
-    Returns:
-        What is wrong; empty where one unit's message moves, no message is longer than the bound
-        says, and together they are the sum.
+    Returns what is wrong where another unit's message moves, one is longer than the bound says, or
+    together they are not the sum.
     """
     method, where = toy.build(), toy.layout(chunk, devices)
     compiled = loop.compile_block(method, where)

@@ -48,22 +48,14 @@ def _sum(bound: GradientL2 | RowL2, shape: tuple[int, int], sigma: float = 50.0)
 
 
 def sensitivity(build: Callable[[], SumMechanism]) -> str:
-    """Returns which two messages move a sum further than is declared; empty where none is found.
-
-    Args:
-        build: One of the functions above.
-    """
+    """Returns which two messages move a sum further than is declared; empty where none is found."""
     found, mechanism = Findings(), build()
     attacks.sensitivity(mechanism, _pair(mechanism), found, NAME)
     return _failed(found)
 
 
 def releases(build: Callable[[], SumMechanism]) -> str:
-    """Returns what many releases certify above the claim; empty where that is nothing.
-
-    Args:
-        build: One of the functions above.
-    """
+    """Returns what many releases certify above the claim; empty where that is nothing."""
     found, mechanism = Findings(), build()
     attacks.noisy_sum(mechanism, _pair(mechanism), RELEASES, found, NAME)
     return _failed(found)

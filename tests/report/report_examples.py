@@ -1,14 +1,14 @@
 """Reports to try pages on: plausible numbers, in the shapes that the commands write."""
 
-import copy
 import functools
 
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.evaluation.report import figures
-from dpgen_jax.evaluation.report.page import Report
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation import figures
+from dpgen_jax.evaluation.assessment import read
+from dpgen_jax.evaluation.report import Report
+from dpgen_jax.evaluation.results import summary
 
 HOSTILE = "<script>alert(1)</script>"
 IMAGE_CLASSIFIERS = ("cnn", "mlp", "adaboost", "bagging", "bernoulli_nb", "gaussian_nb",
@@ -174,7 +174,7 @@ def table_metrics(table, **changes):
 
 @functools.cache
 def image_report():
-    return Report(image_metrics(), privacy(), config(), steps(), images())
+    return Report(read(image_metrics()), privacy(), config(), steps(), images())
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def table_report(columns=12, hostile=False, epsilon=1.0):
         "columns": [vars(column) for column in table.columns], "label": vars(table.label),
         "label_position": columns})
     return Report(
-        table_metrics(table, release={"epsilon": epsilon, "method": "gpate"}),
+        read(table_metrics(table, release={"epsilon": epsilon, "method": "gpate"})),
         privacy(
             epsilon=epsilon,
             method="gpate",
@@ -218,28 +218,27 @@ def table_report(columns=12, hostile=False, epsilon=1.0):
 def bare_report():
     """A release that nobody evaluated."""
     settings = config()
-    return Report({}, privacy(epsilon=1.0), {name: settings[name] for name in (
+    return Report(None, privacy(epsilon=1.0), {name: settings[name] for name in (
         "method", "config", "spec")} | {"generator_sha256": "ab" * 32, "package_version": "0.1.0"})
 
 
 def seeded_report():
     test = image_report()
-    metrics = copy.deepcopy(test.metrics)
-    metrics["membership"] = membership(allowed=None)
-    return Report(metrics, privacy(noise_source="seeded: no privacy claim"), config(seed=0),
+    found = read(image_metrics(membership=membership(allowed=None)))
+    return Report(found, privacy(noise_source="seeded: no privacy claim"), config(seed=0),
                   test.rows, test.samples)
 
 
 def federated_report():
-    return Report({"dataset": "glyphs", "kind": "images", "gen2real": {
-        "cnn": {"accuracy": leaf(0.88)}}}, privacy(
+    return Report(read({"dataset": "glyphs", "kind": "images", "gen2real": {
+        "cnn": {"accuracy": leaf(0.88)}}}), privacy(
             unit="client", clients=866, delta=1 / 866, epsilon=8.0, data_notes=[
                 "866 clients, each of which adds the noise itself and keeps its own ledger"],
             records=None), config(dataset="federation", records=None), steps(10), images(4, 5, 12))
 
 
 def published_report():
-    return Report({}, privacy(epsilon="inf", method="dpac", guarantee="no valid guarantee",
+    return Report(None, privacy(epsilon="inf", method="dpac", guarantee="no valid guarantee",
                               as_published={"epsilon": 9.99, "steps": 20000, "formula":
                                             "RDP of a subsampled Gaussian (Wang et al., 2019)"},
                               events=[{"mechanism": "published draw: no valid guarantee",

@@ -8,8 +8,9 @@ import report_examples as examples
 import dpgen_jax as dg
 from benchmarks import systems
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.scores import over_runs, summary
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.assessment import over_runs, read
+from dpgen_jax.evaluation.results import summary
 from dpgen_jax.run import fitting
 
 
@@ -26,8 +27,8 @@ class Trained:
 @pytest.fixture
 def trainings(monkeypatch):
     asked = []
-    monkeypatch.setattr(fitting, "fit", lambda method, x, y, **more: asked.append(
-        more) or Trained(method=method, **more))
+    monkeypatch.setattr(fitting, "fit", lambda data, x, y, **more: asked.append(
+        more) or Trained(**more))
     return asked
 
 
@@ -86,7 +87,7 @@ def test_scores_over_trainings_are_their_means_and_deviations():
 
 
 def entry(name, **statement):
-    return report_page.Entry(name, examples.image_metrics(), examples.privacy(**statement))
+    return report_page.Entry(name, read(examples.image_metrics()), examples.privacy(**statement))
 
 
 def test_a_folder_of_trainings_is_one_entry_of_a_comparison():

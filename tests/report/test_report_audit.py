@@ -5,8 +5,8 @@ import json
 import pytest
 import report_examples as examples
 
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.report.page import Report, page
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.report import Report, page
 
 CURVE = {"false_positives": [0.0, 0.5, 1.0], "false_negatives": [1.0, 0.3, 0.0]}
 AUDIT = {
@@ -22,7 +22,7 @@ AUDIT = {
 
 
 def shown(audit, digest="ab"):
-    return page(Report({}, examples.privacy(), {}, audit=audit, generator=digest))
+    return page(Report(None, examples.privacy(), {}, audit=audit, generator=digest))
 
 
 def test_a_page_shows_the_audit_and_no_path():

@@ -14,8 +14,8 @@ import report_examples as examples
 from PIL import Image
 from test_statement_page import IMAGES, STAMPS, TABLE
 
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.report.page import page
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.report import page
 from dpgen_jax.release import documents
 
 pytestmark = pytest.mark.slow

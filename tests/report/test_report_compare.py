@@ -8,8 +8,9 @@ import report_examples as examples
 from reading import Reading
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import figures
-from dpgen_jax.evaluation.report import page as report_page
+from dpgen_jax.evaluation import figures
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.assessment import read
 
 
 def entry(name, better=0.0, statement=None, **changes):
@@ -17,7 +18,7 @@ def entry(name, better=0.0, statement=None, **changes):
     for scores in (*metrics["gen2real"].values(), metrics["average"]["gen2real"]):
         scores["accuracy"]["mean"] += better
     metrics["fidelity"]["fid_features"]["mean"] -= 100 * better
-    return report_page.Entry(name, metrics, examples.privacy(**(statement or {})))
+    return report_page.Entry(name, read(metrics), examples.privacy(**(statement or {})))
 
 
 GOOD, WORSE = entry("good", 0.05), entry("worse")
@@ -72,7 +73,7 @@ def test_runs_that_do_not_compare_have_no_best_and_a_reason(other, why):
     ({"delta": 1e-6}, "differ in delta"), ({"unit": "client"}, "differ in unit"),
     ({"relation": "zero-out"}, "differ in relation")])
 def test_promises_that_differ_are_said(statement, why):
-    result = report_page.warnings([report_page.Entry(e.name, e.metrics, e.privacy | {
+    result = report_page.warnings([report_page.Entry(e.name, e.found, e.privacy | {
         "epsilon": 1.0, "delta": 1e-5} | extra) for e, extra in ((GOOD, {}), (WORSE, statement))])
     assert len(result) == 1 and why in result[0]
 
@@ -88,21 +89,22 @@ def test_terms_stand_side_by_side():
 
 
 def test_the_main_score():
-    name, value = report_page.main_score(GOOD.metrics)
+    name, value = report_page.main_score(GOOD.found)
     assert "accuracy" in name and value == pytest.approx(0.7 + 0.05, abs=0.002)
-    table = examples.table_report().metrics
+    table = examples.table_report().found
     name, value = report_page.main_score(table)
     assert "AUROC" in name and value == pytest.approx(0.84 - 0.045 + 0.004 / 3, abs=1e-3)
-    assert math.isnan(report_page.main_score({})[1])
+    assert math.isnan(report_page.main_score(read({}))[1])
 
 
 def test_runs_without_scores_or_samples_compare_still():
-    bare = report_page.Entry("bare", {}, examples.privacy())
+    bare = report_page.Entry("bare", read({}), examples.privacy())
     grid = figures.sample_grid(*examples.images(3, 2, 8))
-    page = Reading(report_page.compare([bare, ("grid", {}, examples.privacy(epsilon="inf"), grid)]))
+    page = Reading(report_page.compare([
+        bare, report_page.Entry("grid", read({}), examples.privacy(epsilon="inf"), grid)]))
     assert report_page.comparable([bare, bare]) == []
     assert "No run has scores" in page.text and len(page.sources) == 1
-    images, table = GOOD, report_page.Entry("table", examples.table_report().metrics,
+    images, table = GOOD, report_page.Entry("table", examples.table_report().found,
                                             examples.privacy())
     assert "Not drawn" in Reading(report_page.compare([images, table])).text
 

@@ -10,8 +10,8 @@ import report_examples as examples
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
-from dpgen_jax.evaluation import marginals
-from dpgen_jax.evaluation.report import figures
+from dpgen_jax.evaluation import figures, marginals
+from dpgen_jax.evaluation.assessment import read
 from dpgen_jax.release import plots, render
 
 FIRST = b"<?xml"
@@ -77,12 +77,12 @@ def test_nothing_to_draw_is_no_figure(rows):
     steps = examples.steps(5)
     assert figures.epsilon_curve(steps, {"epsilon": 1.0}) is not None
     assert figures.epsilon_curve(steps, {"epsilon": math.inf}) is None  # of an older version's rows
-    assert figures.utility_bars({}) is None and figures.attacks({}) is None
+    assert figures.utility_bars(read({})) is None and figures.attacks(read({})) is None
 
 
 def test_bars_are_as_long_as_the_scores(drawings):
     metrics = examples.image_metrics()
-    checked(figures.utility_bars(metrics), from_real=True)
+    checked(figures.utility_bars(read(metrics)), from_real=True)
     synthetic, real = ([bar.get_width() for bar in bars] for bars in drawings[0].axes[0].containers
                        if hasattr(bars, "patches"))
     for result, task in ((synthetic, "gen2real"), (real, "real2real")):
@@ -90,7 +90,7 @@ def test_bars_are_as_long_as_the_scores(drawings):
 
 
 def test_tables_are_drawn_by_auroc(drawings):
-    checked(figures.utility_bars(examples.table_metrics(examples.spec(2))), from_real=True)
+    checked(figures.utility_bars(read(examples.table_metrics(examples.spec(2)))), from_real=True)
     assert drawings[0].axes[0].get_xlabel().startswith("AUROC")
 
 
@@ -146,7 +146,7 @@ def test_only_some_of_very_many_columns_are_paired(drawings):
 
 def test_attacks_stand_beside_the_bound_and_chance(drawings):
     membership = examples.membership()
-    checked(figures.attacks(membership), from_real=True)
+    checked(figures.attacks(read({"membership": membership})), from_real=True)
     for axes, measure in zip(drawings[0].axes, ("auroc", "advantage", "tpr_at_1_percent_fpr"),
                              strict=True):
         points = axes.containers[0].lines[0].get_xdata()
@@ -154,7 +154,8 @@ def test_attacks_stand_beside_the_bound_and_chance(drawings):
         lines = {line.get_label(): line.get_xdata()[0] for line in axes.lines}
         assert lines["chance"] == membership["chance"][measure]
         assert lines["allowed at most"] == membership["allowed"][measure]
-    assert "bounds nothing" in figures.attacks(examples.membership(allowed=None)).caption
+    assert "bounds nothing" in figures.attacks(read(
+        {"membership": examples.membership(allowed=None)})).caption
 
 
 def test_a_grid_has_a_row_for_each_class(tmp_path):
@@ -181,12 +182,14 @@ def test_hostile_names_are_drawn_as_text():
     rows = [{"step": i, "epsilon": 1.0, name: 1.0} for i in range(3)]
     checked(figures.learning_curves(rows), False)
     scores = {name: {"accuracy": examples.leaf(0.5)}}
-    checked(figures.utility_bars({"gen2real": scores}), True)
-    checked(figures.attacks({"attacks": {name: {name: examples.leaf(0.5)}}}), True)
+    checked(figures.utility_bars(read({"gen2real": scores})), True)
+    checked(figures.attacks(read(
+        {"membership": {"attacks": {name: {name: examples.leaf(0.5)}}}})), True)
     checked(figures.scatter([figures.Point(name, 1.0, name, 0.5, True)]), True)
 
 
 def test_global_plotting_state_is_left_alone():
     before = dict(matplotlib.rcParams)
-    assert figures.attacks(examples.membership()) == figures.attacks(examples.membership())
+    found = examples.image_report().found
+    assert figures.attacks(found) == figures.attacks(found)
     assert dict(matplotlib.rcParams) == before

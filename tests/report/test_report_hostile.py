@@ -11,7 +11,9 @@ import pytest
 import report_examples as examples
 
 from dpgen_jax.core.types import Column, TableSpec
-from dpgen_jax.evaluation.report import figures, page
+from dpgen_jax.evaluation import figures
+from dpgen_jax.evaluation import report as page
+from dpgen_jax.evaluation.assessment import read
 from dpgen_jax.release import plots
 
 TEXTS = ["$x^$", "$\\frac{1}{$", "$$", "\\$a$b$", "cost $5 to $7 {", "half \ud800", "zero\x00byte",
@@ -36,7 +38,8 @@ def test_every_picture_can_be_drawn(tmp_path):
     drawings = [
         figures.marginals(spec, cells, cells), figures.correlations(spec, cells, cells),
         figures.distances(spec, cells, cells, cells), figures.learning_curves(rows),
-        figures.attacks({"attacks": scores}), figures.utility_bars({"gen2real": scores}),
+        figures.attacks(read({"membership": {"attacks": scores}})),
+        figures.utility_bars(read({"gen2real": scores})),
         figures.scatter([figures.Point(text, 1.0 + i, TEXTS[0], 0.5, True)
                          for i, text in enumerate(TEXTS)])]
     plots.curves(rows, tmp_path / "curves.png")
@@ -59,7 +62,8 @@ def test_a_drawn_text_is_no_formula(text):
 
 def test_every_page_can_be_written(tmp_path):
     names = dict.fromkeys(TEXTS, "value")
-    metrics = examples.image_metrics(notes=TEXTS, dataset=TEXTS[5], fidelity={}, membership={})
+    metrics = read(examples.image_metrics(notes=TEXTS, dataset=TEXTS[5], fidelity={},
+                                          membership={}))
     report = page.Report(metrics, examples.privacy(data_notes=TEXTS, method=TEXTS[6]),
                          examples.config(dataset=TEXTS[8], config=names),
                          samples=(TEXTS, [TEXTS, TEXTS[::-1]]))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from reading import Reading
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import page as report_page
-from dpgen_jax.evaluation.report.page import Report, mismatches, page
+from dpgen_jax.evaluation import assessment
+from dpgen_jax.evaluation import report as report_page
+from dpgen_jax.evaluation.report import Report, mismatches, page
 from dpgen_jax.release import documents
-from dpgen_jax.release.render import is_leaf, leaves, number, score
+from dpgen_jax.release.render import leaves, number, score
 
 LIMIT = 5_000_000
 NO_GUARANTEE = "No privacy guarantee."
@@ -46,14 +47,14 @@ def test_a_page_runs_and_loads_nothing(read, name):
 
 @pytest.mark.parametrize("name", ["images", "table", "seeded", "federated"])
 def test_every_number_of_the_metrics_is_on_the_page(read, name):
-    for path, leaf in leaves(examples.ALL[name]().metrics):
-        text, *rest = read[name].row(path)
-        if is_leaf(leaf):
-            assert text.rstrip("\u2020") == score(leaf)
-            assert rest[0].rstrip("\u2020").split("; ") == (
-                [number(v) for v in leaf["values"]] if "values" in leaf else ["\u2013"])
-        else:
-            assert text.rstrip("\u2020") == number(leaf)
+    found = examples.ALL[name]().found
+    for path, value in leaves(found.facts):
+        assert read[name].row(path)[0].rstrip("\u2020") == number(value)
+    for one in found.findings:
+        text, each, *_ = read[name].row(one.path)
+        assert text.rstrip("\u2020") == score(one.value.mean, one.value.std)
+        assert each.rstrip("\u2020").split("; ") == (
+            [number(v) for v in one.value.values] or ["\u2013"])
 
 
 @pytest.mark.parametrize("name", examples.ALL)
@@ -138,6 +139,7 @@ def test_no_epsilon_is_too_large_for_words(value):
 def test_numbers_of_another_release_are_noticed(read):
     assert "The evaluation was made of" not in read["images"].text
     other = examples.image_metrics(release={"epsilon": "inf", "method": "gswgan"})
+    other = assessment.read(other)
     result = mismatches(documents.checked_statement(examples.privacy()), other)
     assert len(result) == 1 and "epsilon inf" in result[0] and "says 10." in result[0]
     assert mismatches(documents.checked_statement(examples.privacy(epsilon="inf")), other) == ()
@@ -146,7 +148,8 @@ def test_numbers_of_another_release_are_noticed(read):
 def test_an_attack_beyond_the_guarantee_is_said_first(read):
     beyond = examples.membership(exceeds_guarantee=True, sentence="the attack reached 0.9")
     result = Reading(
-        page(Report(examples.image_metrics(membership=beyond), examples.privacy(), {}))
+        page(Report(assessment.read(examples.image_metrics(membership=beyond)),
+                    examples.privacy(), {}))
     )
     assert "An attack reached more than the guarantee allows. the attack" in result.text
     assert result.text.index("the attack reached 0.9") < result.text.index("What is promised")
@@ -169,11 +172,11 @@ def test_numbers_from_real_records_are_marked(read):
     assert read["images"].row("fidelity.judge.test_accuracy")[0].endswith("\u2020")
     metrics = examples.image_metrics() | {"n_test": 123_456, "notes": ["no test image has class 3"]}
     metrics["not_covered_by_epsilon"] = [*metrics["not_covered_by_epsilon"], "n_test", "notes"]
-    text = Reading(page(Report(metrics, examples.privacy(), {}))).text
+    text = Reading(page(Report(assessment.read(metrics), examples.privacy(), {}))).text
     assert "123,456 held-out real records\u2020" in text  # also what is no score
     assert "no test image has class 3\u2020" in text
     unsaid = {k: v for k, v in examples.image_metrics().items() if k != "not_covered_by_epsilon"}
-    result = Reading(page(Report(unsaid, examples.privacy(), {})))
+    result = Reading(page(Report(assessment.read(unsaid), examples.privacy(), {})))
     assert result.row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")
 
 
@@ -185,16 +188,16 @@ def test_missing_parts_are_said(read):
     for parts in ({"gen2real", "setting", "notes"}, {"real2real", "fidelity"},
                   {"average", "membership", "real2gen"}):
         rest = {k: v for k, v in examples.image_metrics().items() if k not in parts}
-        Reading(page(Report(rest, examples.privacy(), examples.config())))
-    Reading(page(Report({}, {k: examples.privacy()[k] for k in documents.NEEDED}, {})))
+        Reading(page(Report(assessment.read(rest), examples.privacy(), examples.config())))
+    Reading(page(Report(None, {k: examples.privacy()[k] for k in documents.NEEDED}, {})))
 
 
 @pytest.mark.parametrize("broken", [{"epsilon": "many"}, {"delta": None}])
 def test_a_damaged_statement_is_refused(broken):
     with pytest.raises(UserError, match="no number"):
-        page(Report({}, examples.privacy(**broken), {}))
+        page(Report(None, examples.privacy(**broken), {}))
     with pytest.raises(UserError, match="no 'unit'"):
-        page(Report({}, {"epsilon": 1, "delta": 0, "relation": "x"}, {}))
+        page(Report(None, {"epsilon": 1, "delta": 0, "relation": "x"}, {}))
 
 
 def hostile(value):
@@ -219,7 +222,8 @@ def test_text_stays_text():
     table = examples.table_report()
     rows = [[examples.HOSTILE] * 3] * 2
     result = Reading(page(Report(
-        hostile(table.metrics), hostile(table.privacy), hostile(table.config), [
+        assessment.read(hostile(table.found.json())), hostile(table.privacy),
+        hostile(table.config), [
             {"step": i, "epsilon": 1.0, examples.HOSTILE: 1.0} for i in range(3)],
         (rows[0], rows), table.figures)))
     assert "script" not in result.tags and result.text.count(examples.HOSTILE) > 100
@@ -234,15 +238,15 @@ def test_large_reports_stay_small():
     images = rng.integers(0, 256, (365 * 3, 64, 64, 3), dtype=np.uint8)  # noise: incompressible
     rows = [{"step": i, "epsilon": i / 1e5, "seconds": 1.0, "loss": rng.random()}
             for i in range(20_000)]
-    text = page(Report(examples.image_metrics(), examples.privacy(), examples.config(), rows,
-                       (images, np.repeat(np.arange(365), 3))))
+    text = page(Report(assessment.read(examples.image_metrics()), examples.privacy(),
+                       examples.config(), rows, (images, np.repeat(np.arange(365), 3))))
     assert len(text.encode()) < LIMIT and "40 of 365 classes" in text
     wide = page(examples.table_report(100, hostile=True))
     assert len(wide.encode()) < LIMIT and "100 of 101 columns" in wide
     assert "30 of 101 columns are drawn" in wide
     long = examples.config(spec={"columns": [
         {"name": "x" * 10_000, "kind": "categorical", "categories": ["y" * 100] * 1000}] * 300})
-    assert len(page(Report({}, examples.privacy(), long)).encode()) < LIMIT
+    assert len(page(Report(None, examples.privacy(), long)).encode()) < LIMIT
 
 
 def test_the_same_report_is_the_same_page():

@@ -24,8 +24,7 @@ from dpgen_jax import account, compare, evaluate, sample
 from dpgen_jax.core import config
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.evaluation import membership
-from dpgen_jax.evaluation.report import page
+from dpgen_jax.evaluation import membership, report
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.release import bundle, contents
@@ -58,7 +57,7 @@ def used(root: Path) -> None:
     """All that reads a release's statement and description."""
     release = bundle.load(root)
     membership.guarantee(release.privacy)
-    page.page(page.Report({}, release.privacy, {
+    report.page(report.Report(None, release.privacy, {
         "method": release.method, "config": config.to_json(release.config),
         "spec": config.to_json(release.spec)}))
 

@@ -42,7 +42,6 @@ def counts(codes, sizes, clique):
 
 
 def measured(codes, sizes, cliques, rho, squared_sensitivity, rng):
-    """Return noisy tables of counts, all of them for rho together."""
     sigma = math.sqrt(squared_sensitivity * len(cliques) / (2 * rho))
     return [mbi.LinearMeasurement(
         (table := counts(codes, sizes, clique)) + rng.normal(0, sigma, table.size), clique, sigma)

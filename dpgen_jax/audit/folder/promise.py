@@ -12,7 +12,6 @@ from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core.config import to_json
-from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import go_on, read_json
 from dpgen_jax.core.terms import Unit, at_most
@@ -253,10 +252,8 @@ def _for_people(folder: Folder, findings: Findings) -> None:
             "the texts of the release say what privacy.json says",
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
             "this version cannot make anew",
-            "read its epsilon beside that of privacy.json. " + (
-                f"`train {option('resume', True)}` writes README.txt "
-                "and statement.html" if folder.whole else
-                "Ask whoever trained it for a release with README.txt and statement.html"))
+            "read its epsilon beside that of privacy.json. A resume writes README.txt and "
+            "statement.html: " + (go_on(folder.root) if folder.whole else "ask whoever trained it"))
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}

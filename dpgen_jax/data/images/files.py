@@ -112,18 +112,6 @@ class Unreadable(UserError):
                          f"{option('skip_bad', True)}")
 
 
-def unreadable_file(faults: Sequence[Unreadable], count: int) -> UserError:
-    """Returns the one error of all files that cannot be used, of which there is one at least.
-
-    `count` is the number of all files.
-    """
-    if len(faults) == 1:
-        return faults[0]
-    return UserError(f"{len(faults):,} of {count:,} images cannot be used: "
-                     f"{named(fault.line for fault in faults)}; replace them, or leave out such "
-                     f"files with {option('skip_bad', True)}")
-
-
 def decoded_pixels(path: Path, mode: str, form: Form, shape: tuple[int, ...] | None = None
                    ) -> np.ndarray:
     """Decodes a file as an upright image uint8 [H, W, ch], by the same rules for all files.
@@ -312,9 +300,9 @@ def _cached(files: Sequence[Path | None], form: Form) -> Decoded:
     unused = [path for i in decoded.bad if (path := files[i])]
     if unused and not form.skip_bad:
         found = (_tried(partial(decoded_pixels, mode="RGB", form=form), path) for path in unused)
-        raise unreadable_file([
+        raise _unused(files, form, [
             fault if isinstance(fault, Unreadable) else Unreadable(path)
-            for path, fault in zip(unused, found, strict=True)], len(files))
+            for path, fault in zip(unused, found, strict=True)])
     return decoded
 
 
@@ -363,10 +351,14 @@ def _shape(files: Sequence[Path | None], form: Form, mode: str) -> tuple[int, in
 
 def _unused(files: Sequence[Path | None], form: Form, faults: list[Unreadable]
             ) -> UserError:
-    """Returns the error of files that cannot be used, of which none is skipped, or all are."""
-    if faults and not form.skip_bad:
-        return unreadable_file(faults, len(files))
-    return UserError(f"none of {len(files)} files can be used as an image; replace them")
+    """Returns the one error of files that cannot be used, of which none is skipped, or all are."""
+    if form.skip_bad or not faults:
+        return UserError(f"none of {len(files)} files can be used as an image; replace them")
+    if len(faults) == 1:
+        return faults[0]
+    return UserError(f"{len(faults):,} of {len(files):,} images cannot be used: "
+                     f"{named(fault.line for fault in faults)}; replace them, or leave out such "
+                     f"files with {option('skip_bad', True)}")
 
 
 def _bar(total: int) -> tqdm:

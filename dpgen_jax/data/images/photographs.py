@@ -220,15 +220,16 @@ SPLITS = {"train": ("0",), "train+val": ("0", "1")}
 """The partitions that are trained on: of the official ones 162,770 or 182,637 images."""
 TEST = ("2",)
 CELEBA_SIZE = 64
-GENDER, HAIR = ("Male",), ("Black_Hair", "Blond_Hair", "Brown_Hair")
-LABELS = {"gender": GENDER, "hair": HAIR}
-CELEBA_CLASSES = {GENDER: ("female", "male"), HAIR: ("black", "blond", "brown")}
-DESCRIPTIONS = {GENDER: "the classes are female and male, by the attribute Male",
-        HAIR: "the classes are black, blond and brown hair; images with none or several of the "
-        "three are empty slots: they keep their places, and nobody sees them"}
-NOTES = {SPLITS["train"]: "train and test are the official parts, and the validation part is "
-         "unused", SPLITS["train+val"]: "train is the official training and validation parts, test "
-         "is the official part"}
+LABELS = {
+    "gender": (("Male",), ("female", "male"),
+               "the classes are female and male, by the attribute Male"),
+    "hair": (("Black_Hair", "Blond_Hair", "Brown_Hair"), ("black", "blond", "brown"),
+             "the classes are black, blond and brown hair; images with none or several of the "
+             "three are empty slots: they keep their places, and nobody sees them")}
+"""The attributes that decide the class, the classes, and the public line, by the label."""
+NOTES = {"train": "train and test are the official parts, and the validation part is unused",
+         "train+val": "train is the official training and validation parts, test is the official "
+         "part"}
 PERSONS = "CelebA shows most people in several images: a record is one image, not one person"
 
 
@@ -260,8 +261,9 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             papers promise; it is not offered.
         background: As of `Form`.
     """
-    columns = LABELS[_one_of("attribute", attribute, LABELS, "is labelled by gender or hair")]
-    trained = SPLITS[_one_of("split", split, SPLITS, "is trained on by train or train+val")]
+    attribute = _one_of("attribute", attribute, LABELS, "is labelled by gender or hair")
+    split = _one_of("split", split, SPLITS, "is trained on by train or train+val")
+    columns, names, described = LABELS[attribute]
     root = locate(path)
     folder, table, partitions = (files.folder_file(root, *names)
                                  for names in (IMAGES, ATTRIBUTES, PARTITION))
@@ -270,14 +272,13 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
     _check(images, folder, {table: flags, partitions: partition})
     labels = {image: _label(flags[image.name]) for image in images}
     train, test = ([(image, labels[image]) for image in images if partition[image.name] in parts]
-                   for parts in (trained, TEST))
+                   for parts in (SPLITS[split], TEST))
     if not train:
         raise UserError(f"{root}: no training images; unpack {IMAGES[0]} there")
-    names = CELEBA_CLASSES[columns]
     fixed_classes("celeba", len(names), classes)
     data = files.labelled(
-        f"celeba-{attribute or 'gender'}", names, train, test,
-        (DESCRIPTIONS[columns], NOTES[trained], PERSONS, *[files.SKIPPED] * skip_bad),
+        f"celeba-{attribute}", names, train, test,
+        (described, NOTES[split], PERSONS, *[files.SKIPPED] * skip_bad),
         Form(3, image_size or CELEBA_SIZE, skip_bad, resize, background))
     left_out = list(labels.values()).count(None)
     if not left_out:

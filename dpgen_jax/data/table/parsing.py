@@ -159,11 +159,19 @@ def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Co
         label: The column of the classes, or None.
         y: Classes int32 [n] of all its rows.
     """
-    notes = [_counted(changes, what) for what in (ODD, CLIPPED, OTHER)]
-    notes += [] if label is None else _absent(label, y)
-    notes += [f"{count} {BROKEN} {text}" for (what, text), count in changes.items()
-              if what == BROKEN and count]
-    return tuple(f"{source}: {note}" for note in notes if note)
+    notes = []
+    for what in (ODD, CLIPPED, OTHER):
+        counts = {name: n for (change, name), n in changes.items() if change == what and n}
+        if counts:
+            columns = listed(f"{name}: {n}" for name, n in counts.items())
+            notes.append(f"{sum(counts.values())} {what} (column {columns})")
+    if label is not None:
+        rows = np.bincount(y[y != EMPTY], minlength=len(label.categories))
+        absent = [name for name, n in zip(label.categories, rows, strict=True) if not n]
+        if absent:
+            notes.append(f"no rows of the class {listed(absent)} (column {label.name})")
+    notes += [f"{n} {BROKEN} {text}" for (what, text), n in changes.items() if what == BROKEN and n]
+    return tuple(f"{source}: {note}" for note in notes)
 
 
 def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
@@ -239,20 +247,6 @@ def _check_names(cells: Cells, declared: list[str]) -> None:
         if name not in expected:
             raise UserError(f"{cells.source}: column {quoted(name)} is not declared; add it to the "
                             "schema, or remove it from the file")
-
-
-def _counted(changes: Mapping[tuple[str, str], int], what: str) -> str:
-    """Returns a line on counts by column; empty where all are 0."""
-    counts = {name: count for (change, name), count in changes.items()
-              if change == what and count}
-    columns = listed(f"{name}: {count}" for name, count in counts.items())
-    return f"{sum(counts.values())} {what} (column {columns})" if counts else ""
-
-
-def _absent(label: Column, y: np.ndarray) -> list[str]:
-    counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
-    absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
-    return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []
 
 
 def each_once(source: str, names: list[str]) -> list[str]:

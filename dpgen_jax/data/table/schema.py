@@ -471,9 +471,7 @@ def _parse(document: object) -> Schema:
     dialect = declared_dialect(document.get("file", {}))
     if dialect.multiline:
         uncovered.append(Uncovered(*MULTILINE))
-    notes = [note for n in dict.fromkeys(row.get("records") for row in rows)
-             for note in _bought_notes([row for row in rows if row.get("records") == n], n, names)]
-    notes += _declared_beside(document.get("bought", []), names)
+    notes = _bought_notes(rows, names)
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = declared_targets(document.get("targets", []), [column.name for column in columns])
@@ -484,7 +482,7 @@ def _parse(document: object) -> Schema:
     constraints.check(spec)
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
-    return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
+    return Schema(spec, others, odd, tuple(notes), tuple(purchases(rows)), tuple(uncovered),
                   str(document.get("name", "")), dialect)
 
 
@@ -513,31 +511,31 @@ def _bought(rows: Any) -> list[Json]:
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 
-def _bought_notes(rows: list[Json], n: object, names: list[str]) -> list[str]:
-    """Returns the notes on purchases from n records; None where an earlier version noted no n."""
-    source = "on the same records" if n is None else f"from {n:,} records" if isinstance(
-        n, int) else f"from {n} records"
-    return [f"bought under differential privacy {source}: {sort} of {columns}"
-            for sort, columns in _grouped(_each_entry(rows), names)]
+def _entries(row: Json) -> list[Any]:
+    """Returns the entries that a purchase is of: one, or a list of them."""
+    entry = row.get("entry", "")
+    return entry if isinstance(entry, list) else [entry]
+
+
+def _bought_notes(rows: list[Json], names: list[str]) -> list[str]:
+    """Returns the lines on purchases, and on the columns that are declared without one."""
+    notes = []
+    for n in dict.fromkeys(row.get("records") for row in rows):  # None of an earlier version
+        source = "on the same records" if n is None else (
+            f"from {n:,} records" if isinstance(n, int) else f"from {n} records")
+        entries = [entry for row in rows if row.get("records") == n for entry in _entries(row)]
+        notes += [f"bought under differential privacy {source}: {sort} of {columns}"
+                  for sort, columns in _grouped(entries, names)]
+    bought = {str(entry) for row in rows for entry in _entries(row)}
+    others = [name for name in names if f"{name}.kind" not in bought]
+    if 0 < len(others) < len(names):
+        notes.append(f"declared without the records: {listed(others)}")
+    return notes
 
 
 def purchases(rows: Any) -> list[Json]:
     """Returns the events of a document's `bought`, as `Schema.bought` has them."""
     return [{key: value for key, value in row.items() if key != "entry"} for row in _bought(rows)]
-
-
-def _each_entry(rows: list[Json]) -> list[Any]:
-    """Takes from purchases the entries that they are of: one, or a list of them."""
-    entries = [row.pop("entry", "") for row in rows]
-    return [entry for one in entries for entry in (one if isinstance(one, list) else [one])]
-
-
-def _declared_beside(rows: list[Json], names: list[str]) -> list[str]:
-    """Returns a line on the columns that are declared where the kinds of others were bought."""
-    entries = {str(entry) for row in rows for entry in _each_entry([dict(row)])}
-    others = [name for name in names if f"{name}.kind" not in entries]
-    partly = 0 < len(others) < len(names)
-    return [f"declared without the records: {listed(others)}"] if partly else []
 
 
 def _plain(text: Any) -> Any:

@@ -36,11 +36,7 @@ class Rows:
     """Rows float32 [n, F] that grow; a context manager, which leaves no file open."""
 
     def __init__(self, width: int):
-        """Begins without a row.
-
-        Args:
-            width: F.
-        """
+        """Begins without a row of F values."""
         self._rows = np.empty((0, width), np.float32)
         self._count = 0
         self._file: IO[bytes] | None = None
@@ -56,13 +52,9 @@ class Rows:
             self._file.close()
 
     def add(self, rows: np.ndarray) -> None:
-        """Adds a block.
+        """Adds a block, float [m, F].
 
-        Args:
-            rows: Float [m, F].
-
-        Raises:
-            UserError: The rows are large, and the cache folder cannot be written.
+        A UserError where the rows are large, and the cache folder cannot be written.
         """
         first, self._count = self._count, self._count + len(rows)
         width = self._rows.shape[1]
@@ -97,11 +89,7 @@ class Rows:
 
 
 def notes_of_rows(*parts: np.ndarray | None) -> tuple[str, ...]:
-    """Returns the line for the data holder on where rows lie, where that is on a disk.
-
-    Args:
-        parts: Rows as `Rows.all` returned them, or None.
-    """
+    """Returns the line for the data holder on where rows lie, where `Rows` put them on a disk."""
     if not any(isinstance(rows, np.memmap) for rows in parts):
         return ()
     return (f"encoded rows lie in a file without a name under {cache.location()}, until this "
@@ -117,20 +105,10 @@ VALUE_BYTES, CODE_BYTES = 4, 8
 def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
     """Loads a CSV file (UTF-8 and commas, or as the schema says; one line of column names; or .gz).
 
-    It has exactly the columns of the schema, in any order. Spaces around a cell do not count; an
-    empty cell, NA, NaN, null and ? are null.
-
-    Args:
-        path_text: The file.
-        schema: The schema.
-        test_csv: The file of the held-out part, alike; or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: Naming the line and the column; it may quote the cell, so it is for the data
-            holder only.
+    It has exactly the columns of the schema, in any order, and so has the file of the held-out
+    part. Spaces around a cell do not count; an empty cell, NA, NaN, null and ? are null. A
+    UserError names the line and the column; it may quote the cell, so it is for the data holder
+    only.
     """
     return of_files(path_text, schema, test_csv,
                     lambda path: parsing.csv_blocks(path, dialect=schema.dialect))
@@ -138,19 +116,9 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
 
 def of_files(path_text: str, schema: Schema, test_path: str | None,
              blocks: Callable[[Path], Iterator[Cells]]) -> Dataset:
-    """Loads a table that lies in a file of rows.
+    """Loads a table that lies in a file of rows, which `blocks` reads as cells, some at a time.
 
-    Args:
-        path_text: The file.
-        schema: The schema.
-        test_path: The file of the held-out part, alike; or None.
-        blocks: From a file to its cells, some rows at a time.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: As `csv`.
+    The rest is as of `csv`.
     """
     path = locate(path_text)
 
@@ -176,12 +144,6 @@ def table(name: str, schema: Schema, train: Iterable[Coded], test: Iterable[Code
         train: The rows of the training part, in blocks, of which there is one at least.
         test: The held-out part, alike; or None.
         notes: Public lines on how the data were read.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: The encoded values would not fit into memory.
     """
     x, y, private = _encoded(name, schema, train)
     x_test = y_test = None
@@ -222,11 +184,7 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
              ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Encodes a part whose number of rows is known at its end.
 
-    Args:
-        name: The name of the data set.
-        schema: The schema.
-        blocks: The rows of the part.
-        others: The rows of the parts before it, which were read too.
+    `others` counts the rows of the parts before it.
 
     Returns:
         x float32 [n, F], y int32 [n], and lines for the data holder only.
@@ -279,14 +237,7 @@ def breast_cancer() -> Dataset:
 
 
 def adult(path: str) -> Dataset:
-    """Loads the UCI layout: adult.data and adult.test, plain or .gz; classes <=50K and >50K.
-
-    Args:
-        path: The folder.
-
-    Raises:
-        UserError: Naming the file and line.
-    """
+    """Loads the UCI layout: adult.data and adult.test, plain or .gz; classes <=50K and >50K."""
     folder, declared = locate(path), schema.packaged("adult")
     names = [column.name for column in declared.spec.columns] + [declared.spec.label.name]
     train, test = ([coded(declared, _adult_part(folder, name, names))]

@@ -1,0 +1,565 @@
+"""All that an evaluation found, and its views: metrics.json, the verdict, lines for a terminal.
+
+`Assessment.json` gives the content of metrics.json, and `read` the assessment of such a content, of
+earlier versions as well. The report is the third view (`report.py`).
+
+The verdict sums findings up. Each of its functions answers one question: what the records can be
+used for, how similar they are to real ones, and what an attack learns from them. There is no
+overall score, since these are different questions.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.results import TASKS, Finding, Key, Part, Score, Severity, percent
+from dpgen_jax.release.render import label, number
+
+FLOOR = ("fidelity", "subgroups")
+"""Parts of metrics.json whose distances have a floor, null where it was not measured."""
+VERDICT = "verdict"
+"""The key of metrics.json that holds the verdict, which is computed anew where a file is read."""
+
+
+class Group(NamedTuple):
+    """A subgroup of the rows of a table."""
+
+    by: str
+    name: str
+    findings: dict[str, Finding]
+    """By their names; none where it has too few rows."""
+    n_test: int
+    n_rarest: int | None
+    """Held-out rows of its rarest class."""
+    real_share: Score | None
+    """Its share of the real rows."""
+    metric: str | None
+    """The name of the scores `gen2real` and `real2real`."""
+    note: str
+
+
+class Attacks(NamedTuple):
+    """The facts on the membership attacks, beside their scores."""
+
+    sentence: str = ""
+    allowed: dict[str, float] | None = None
+    """The most that the guarantee allows, for each metric; None where it bounds nothing."""
+    chance: dict[str, float] | None = None
+    exceeds_guarantee: bool = False
+    n_members: int = 0
+    n_non_members: int = 0
+    n_reference: int = 0
+
+
+class Setting(NamedTuple):
+    """The thoroughness of the evaluation, as metrics.json has it."""
+
+    name: str | None
+    text: str
+    schedule: Json
+
+
+@dataclasses.dataclass(frozen=True)
+class Assessment:
+    """The findings of an evaluation, and everything else that metrics.json has, nested as there."""
+
+    findings: tuple[Finding, ...] = ()
+    facts: Json = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], facts: Json) -> Assessment:
+        """Return the assessment of what the measures returned, and of facts on all of them."""
+        merged: Json = {}
+        for part in parts:
+            _merge(merged, part.facts)
+        findings = tuple(finding for part in parts for finding in part.findings)
+        uncovered = [key for part in parts for key in part.real_facts]
+        for finding in findings:
+            if finding.from_real and not _covers(uncovered, finding.path):
+                uncovered.append(finding.path)
+        return cls(findings, merged | facts | {
+            "notes": [note for part in parts for note in part.notes],
+            "not_covered_by_epsilon": uncovered})
+
+    def json(self) -> Json:
+        """Return the content of metrics.json."""
+        document: Json = copy.deepcopy(self.facts)
+        for finding in self.findings:
+            place: Any = document
+            for name in finding.key:
+                place = place[int(name)] if isinstance(place, list) else place.setdefault(name, {})
+            place |= _leaf(finding)
+        if judged := [_judged(finding) for finding in verdict(self)]:
+            document[VERDICT] = judged
+            listed = document.get("not_covered_by_epsilon")
+            if listed is not None and VERDICT not in listed:
+                document["not_covered_by_epsilon"] = [*listed, VERDICT]
+        return document
+
+    def fact(self, *key: str) -> Any:
+        """Return the fact at a key, or None."""
+        value: Any = self.facts
+        for name in key:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    def under(self, *key: str | int) -> list[Finding]:
+        """Return the findings whose key is longer and begins so."""
+        return [one for one in self.findings if len(one.key) > len(key)
+                and one.key[:len(key)] == key]
+
+    def names(self, *key: str | int) -> list[str]:
+        """Return the names that stand next after a key in those of the findings, each once."""
+        return list(dict.fromkeys(str(one.key[len(key)]) for one in self.under(*key)))
+
+    def at(self, *key: str | int) -> Finding | None:
+        """Return the finding of a key, or None."""
+        return next((one for one in self.findings if one.key == key), None)
+
+    def is_from_real(self, path: str) -> bool:
+        """Return whether the value at a dotted key follows from real records.
+
+        That is assumed of all values where metrics.json does not list them.
+        """
+        return _covers(self.fact("not_covered_by_epsilon"), path)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of classifiers that were measured."""
+        return [task for task in TASKS if self.under(task)]
+
+    @property
+    def setting(self) -> Setting | None:
+        """How thorough the evaluation was."""
+        known = self.fact("setting")
+        return Setting(known.get("name"), str(known.get("text", "")), known.get("schedule") or {}
+                       ) if isinstance(known, dict) else None
+
+    @property
+    def attacks(self) -> Attacks:
+        """The facts on the membership attacks."""
+        known = self.fact("membership")
+        return Attacks(**{name: known[name] for name in Attacks._fields if name in known}
+                       ) if isinstance(known, dict) else Attacks()
+
+    @property
+    def shares(self) -> list[Finding]:
+        """The share of each class."""
+        return [Finding(("label_shares", one["class"]), Score(one["synthetic"]), Score(one["real"]),
+                        severity=Severity.CAUTION if one["wrong"] else Severity.FINE)
+                for one in self.fact("label_shares") or ()]
+
+    @property
+    def groups(self) -> list[Group]:
+        """The subgroups."""
+        return [Group(one["by"], one["group"], {
+            found.name: found for found in self.under("subgroups", i) if len(found.key) == 3},
+            one["n_test"], one.get("n_rarest"),
+            Score(one["real_share"]) if "real_share" in one else None, one.get("metric"),
+            one.get("note", "")) for i, one in enumerate(self.fact("subgroups") or ())]
+
+
+def read(document: Json) -> Assessment:
+    """Return the assessment of the content of metrics.json; keys that are not known are kept."""
+    document = {name: value for name, value in document.items() if name != VERDICT}
+    listed, findings = document.get("not_covered_by_epsilon"), []
+    membership = document.get("membership")
+    bounds = membership if isinstance(membership, dict) else {}
+
+    def walk(value: Any, key: Key) -> Any:
+        if isinstance(value, list):
+            return [walk(part, (*key, i)) for i, part in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        if is_score(value):
+            floor = value.get("floor")
+            limits = bounds if key[:2] == ("membership", "attacks") else {}
+            findings.append(Finding(
+                key, Score(value["mean"], value.get("std"), tuple(value.get("values") or ())),
+                None if floor is None else Score(floor),
+                (limits.get("chance") or {}).get(key[-1]),
+                (limits.get("allowed") or {}).get(key[-1]),
+                _covers(listed, ".".join(map(str, key)))))
+            value = {name: part for name, part in value.items() if name not in _SCORE}
+        rest = {name: walk(part, (*key, name)) for name, part in value.items()}
+        # A score that nothing else is known of leaves nothing behind.
+        return {name: part for name, part in rest.items()
+                if part or not is_score(value[name])}
+
+    facts = walk(document, ())
+    return Assessment(tuple(findings), facts)
+
+
+_SCORE = ("mean", "std", "values", "floor")
+
+
+def is_score(value: object) -> bool:
+    """Return whether a value of metrics.json is a score {"mean", ...}."""
+    return (isinstance(value, dict) and isinstance(value.get("mean"), int | float)
+            and not isinstance(value["mean"], bool))
+
+
+def over_runs(runs: Sequence[Any]) -> Any:
+    """Return several trainings as one: each score is that of their means.
+
+    So a deviation is that between trainings, and no longer that between seeds of one evaluation.
+
+    Args:
+      runs: What `evaluate` returned for each training, or the content of its metrics.json.
+
+    Returns:
+      The same kind of value; what is no score is that of the first training.
+
+    Raises:
+      UserError: There are none, or they have different measures.
+    """
+    if not runs:
+        raise UserError("no training to average over; give what evaluate returned for each")
+    if not isinstance(runs[0], Assessment):
+        return over_runs([read(run) for run in runs]).json()
+    scores = [{one.key: one.value.mean for one in run.findings} for run in runs]
+    if any(other.keys() != scores[0].keys() for other in scores):
+        raise UserError("the trainings were not measured alike; evaluate them with the same flags")
+    return dataclasses.replace(runs[0], findings=tuple(
+        dataclasses.replace(one, value=Score.of([of_run[one.key] for of_run in scores]))
+        for one in runs[0].findings))
+
+
+def _covers(listed: Sequence[str] | None, path: str) -> bool:
+    """Return whether a list of dotted keys names a path or what it is a part of."""
+    return listed is None or any(f"{path}.".startswith(f"{key}.") for key in listed)
+
+
+def _merge(into: Json, facts: Json) -> None:
+    """Add facts, object by object."""
+    for name, value in facts.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = copy.deepcopy(value)
+
+
+def _leaf(finding: Finding) -> Json:
+    """Return a finding as metrics.json has it."""
+    real = finding.real
+    with_floor = real is not None or (finding.key[0] in FLOOR and finding.name not in (
+        "synthetic_share", *TASKS))
+    floor = {"floor": None if real is None else real.mean} if with_floor else {}
+    return finding.value.json() | floor
+
+
+def _judged(finding: Finding) -> Json:
+    """Return a finding of the verdict as metrics.json has it."""
+    return {"name": finding.name, "text": finding.text, "severity": finding.severity.name.lower(),
+            "advice": finding.advice, "value": finding.value.mean,
+            "real": finding.real and finding.real.mean, "chance": finding.chance,
+            "allowed": finding.allowed}
+
+
+NAMED = 2
+"""The most classes that the verdict names."""
+NOTHING_LEARNT = {"auroc": 0.52, "r2": 0.02}
+"""Scores up to which a model has learnt nothing."""
+CHANCE = {"auroc": 0.5, "r2": 0.0}
+RANKING = ("auroc", "auprc")
+RETRAIN = "train with a larger epsilon, or with fewer columns"
+
+
+def verdict(found: Assessment) -> list[Finding]:
+    """Return what the findings come to: use, class shares, columns, subgroups, likeness, attack."""
+    judges: tuple[Callable[[Assessment], Finding | None], ...] = (
+        use, _shares, _columns, _groups, _likeness, _attack)
+    return [finding for judge in judges if (finding := judge(found))]
+
+
+def sentence(found: Assessment) -> str:
+    """Return the verdict as one sentence; "" where nothing that it covers was measured."""
+    text = "; ".join(finding.text for finding in verdict(found) if finding.text)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def advice(found: Assessment) -> list[str]:
+    """Return what a user can do about the findings of the verdict, each advice once."""
+    return list(dict.fromkeys(finding.advice for finding in verdict(found) if finding.advice))
+
+
+def use(found: Assessment) -> Finding | None:
+    """Return what the records can be used for.
+
+    That is the mean score of the classifiers of the label, else of the best model of the first
+    column that was predicted. Its key is ("use", metric, what the metric is taken over).
+    """
+    what = "mean of all classifiers"
+    if average := found.at("average", "gen2real", "accuracy"):
+        real = found.at("average", "real2real", "accuracy")
+        return _kept("accuracy", what, average.value, real.value if real else None,
+                     found.under("gen2real"))
+    for metric in ("auroc", "accuracy"):
+        ours, theirs = ([one for one in found.under(task) if one.name == metric]
+                        for task in ("gen2real", "real2real"))
+        if ours:
+            spread = math.sqrt(_mean([(one.value.std or 0.0) ** 2 for one in ours]))
+            value = Score(_mean([one.value.mean for one in ours]), spread)
+            real_mean = Score(_mean([one.value.mean for one in theirs])) if theirs else None
+            return _kept(metric, what, value, real_mean, ours)
+    for name in found.names("targets"):
+        ours, theirs = (_of_first_metric(found.under("targets", name, task))
+                        for task in ("gen2real", "real2real"))
+        if ours:
+            best, real_best = (max((one.value.mean for one in of), default=None)
+                               for of in (ours, theirs))
+            return _kept(ours[0].name, f"{name} from the other columns, best model",
+                         Score(best or 0.0, 0.0), None if real_best is None else Score(real_best),
+                         ours)
+    return None
+
+
+def _of_first_metric(models: Sequence[Finding]) -> list[Finding]:
+    """Return the first metric of the models of a target: R2 of numbers, AUROC of categories."""
+    name = "r2" if any(one.name == "r2" for one in models) else "auroc"
+    return [one for one in models if one.name == name]
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _kept(metric: str, what: str, value: Score, real: Score | None, details: Sequence[Finding]
+          ) -> Finding:
+    """Return how much is kept of what real records give."""
+    about = "" if what.startswith("mean") else f" ({what})"
+    name, least = label(metric), NOTHING_LEARNT.get(metric, 0.0)
+    lost = False
+    if real is None:
+        text = f"reaches {value.mean:.2f} {name}{about}"
+    elif real.mean <= least:
+        text = (f"there is nothing to keep: real records give {real.mean:.2f} {name} themselves"
+                f"{about}")
+    elif lost := value.mean <= least:
+        text = f"keeps nothing of {real.mean:.2f} {name}: {value.mean:.2f}{about}"
+    else:
+        text = f"keeps {value.mean:.2f} of {real.mean:.2f} {name}{about}"
+    return Finding(("use", metric, what), value, real, CHANCE.get(metric), text=text,
+                   severity=Severity.ALARM if lost else Severity.FINE,
+                   advice="train with a larger epsilon, or on more records" if lost else "",
+                   details=tuple(details))
+
+
+def _shares(found: Assessment) -> Finding | None:
+    """Return whether the shares of the classes are right."""
+    shares = found.shares
+    if not shares:
+        return None
+    wrong = sorted((share for share in shares if share.severity),
+                   key=lambda share: -abs(share.value.mean - _real(share)))
+    if not wrong:
+        return dataclasses.replace(shares[0], key=("class_shares",), details=tuple(shares),
+                                   text="class shares are right")
+    if len(shares) == 2:  # one of them determines both
+        wrong = [min(wrong, key=_real)]
+    named = ", ".join(f"{share.name} is {percent(share.value.mean)} of synthetic rows and "
+                      f"{percent(_real(share))} of real ones" for share in wrong[:NAMED])
+    more = f", and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    return dataclasses.replace(
+        wrong[0], key=("class_shares",), details=tuple(shares),
+        text=f"class shares are wrong ({named}{more})",
+        advice="draw records of the labels that you need, in the shares that you need")
+
+
+def _real(finding: Finding) -> float:
+    """Return the score of real records, which is known here."""
+    return finding.real.mean if finding.real else math.nan
+
+
+def _columns(found: Assessment) -> Finding | None:
+    """Return how many columns are far off, or without a label how far pairs of columns are."""
+    pairs, far = found.at("fidelity", "two_way_tvd"), found.fact("fidelity", "far_off")
+    columns = found.under("fidelity", "one_way_tvd", "columns")
+    texts = []
+    if pairs and use(found) is None:
+        real = "" if pairs.real is None else (
+            f", where real rows among themselves are {pairs.real.mean:.3f} off")
+        texts.append(f"pairs of columns are {pairs.value.mean:.3f} off{real}")
+    if far is not None:
+        texts.append(f"{len(far)} of {len(columns)} columns {'is' if len(far) == 1 else 'are'} far "
+                     "off" if far else f"none of {len(columns)} columns is far off")
+    if not texts:
+        return None
+    return Finding(("columns",), Score(float(len(far or ()))), text="; ".join(texts),
+                   severity=Severity.CAUTION if far else Severity.FINE,
+                   advice=RETRAIN if far else "", details=tuple(columns))
+
+
+def _groups(found: Assessment) -> Finding | None:
+    """Return the subgroup that comes off worst: in score where models learn, else in pairs."""
+    scored = [group for group in found.groups if {"gen2real", "real2real"} <= group.findings.keys()
+              and group.findings["real2real"].value.mean > NOTHING_LEARNT.get(
+                  group.metric or "", 0.0)]
+    if scored:
+        worst = max(scored, key=_loss)
+        ours, theirs = worst.findings["gen2real"], worst.findings["real2real"]
+        text = (f"of the subgroups {worst.name} (by {worst.by}) loses most, keeping "
+                f"{ours.value.mean:.2f} of {theirs.value.mean:.2f} {label(worst.metric or '')}")
+        return dataclasses.replace(ours, key=("subgroup",), real=theirs.value, text=text)
+    pairs = [(group, group.findings["two_way_tvd"]) for group in found.groups
+             if "two_way_tvd" in group.findings and group.findings["two_way_tvd"].real]
+    if not pairs:
+        return None
+    worst, pair = max(pairs, key=lambda one: one[1].value.mean - _real(one[1]))
+    text = (f"of the subgroups {worst.name} (by {worst.by}) is farthest off, its pairs by "
+            f"{pair.value.mean:.2f} where real rows are {_real(pair):.2f} off")
+    return dataclasses.replace(pair, key=("subgroup",), text=text)
+
+
+def _loss(group: Group) -> float:
+    """Return what a subgroup loses of its score beyond two standard errors of few held-out rows.
+
+    An AUROC of mean A has variance at most A (1 - A) / m with m rows of the rarer class (van
+    Dantzig 1951); the same is taken for R2.
+    """
+    ours, theirs = (group.findings[task].value.mean for task in ("gen2real", "real2real"))
+    score = min(max(ours, 0.0), 1.0)
+    return theirs - ours - 2 * math.sqrt(score * (1 - score) / max(group.n_rarest or 1, 1))
+
+
+def _likeness(found: Assessment) -> Finding | None:
+    """Return the distance of the records; it is a number beside the sentence."""
+    for key in ("two_way_tvd", "one_way_tvd", "fid_features"):
+        if finding := found.at("fidelity", key):
+            return dataclasses.replace(finding, key=("likeness", key))
+    return None
+
+
+def _attack(found: Assessment) -> Finding | None:
+    """Return the AUROC of the strongest attack; it is a number beside the sentence."""
+    tried = [one for one in found.under("membership", "attacks") if one.name == "auroc"]
+    if not tried:
+        return None
+    strongest = max(tried, key=lambda one: one.value.mean)
+    beyond = found.attacks.exceeds_guarantee
+    return dataclasses.replace(
+        strongest, key=("attack", str(strongest.key[2])), chance=0.5, details=tuple(tried),
+        severity=Severity.ALARM if beyond else Severity.FINE, advice="do not share the release "
+        "before you know why an attack reached more than is allowed" if beyond else "")
+
+
+class Bounded(NamedTuple):
+    """A number of the verdict, as text."""
+
+    name: str
+    value: str
+    bounds: str
+    """The values between which it lies."""
+
+
+LIKENESS = {"two_way_tvd": ("Likeness: distance of pairs of columns", "1 is the worst"),
+            "one_way_tvd": ("Likeness: distance of columns", "1 is the worst"),
+            "fid_features": ("Likeness: Fr\u00e9chet distance of features", "0 is the best")}
+GUESS = {"auroc": "0.5 is chance", "r2": "0 is a guess of the mean"}
+
+
+def numbers(found: Assessment) -> list[Bounded]:
+    """Return up to three numbers of the verdict: of use, of likeness, and of an attack."""
+    return [_bounded(one) for one in verdict(found) if one.key[0] in ("use", "likeness", "attack")]
+
+
+def _bounded(one: Finding) -> Bounded:
+    """Return a finding of the verdict beside what it lies between."""
+    spread, real = one.value.std or 0.0, one.real
+    if one.key[0] == "use":
+        bounds = ("" if real is None else f"real records give {real.mean:.3f}",
+                  GUESS.get(str(one.key[1]), ""))
+        return _number(f"Use: {label(str(one.key[1]))} on real records, {one.key[2]}",
+                       f"{one.value.mean:.3f}" + (f" \u00b1 {spread:.3f}" if spread else ""),
+                       bounds)
+    if one.key[0] == "likeness":
+        name, worst = LIKENESS[one.name]
+        places = 1 if one.name == "fid_features" else 3
+        return _number(name, f"{one.value.mean:.{places}f} \u00b1 {spread:.{places}f}", (
+            "" if real is None else f"real records among themselves: {number(real.mean)}", worst))
+    most = ("no guarantee bounds it" if one.allowed is None else
+            f"the guarantee allows at most {number(float(one.allowed))}")
+    return _number("Attack: AUROC of the strongest that guesses who was trained on",
+                   f"{one.value.mean:.3f} \u00b1 {spread:.3f}", ("0.5 is chance", most))
+
+
+def _number(name: str, value: str, bounds: Sequence[str]) -> Bounded:
+    return Bounded(name, value, "; ".join(filter(None, bounds)))
+
+
+def terminal_lines(found: Assessment) -> Iterator[str]:
+    """Yield the lines of a terminal: verdict, tasks, likeness, subgroups, attacks and notes."""
+    if said := sentence(found):
+        yield f"verdict: {said}"
+    for line in advice(found):
+        yield f"advice: {line}"
+    for bounded in numbers(found):
+        yield f"{bounded.name}: {bounded.value} ({bounded.bounds})"
+    if found.setting:
+        yield found.setting.text
+    yield from _tasks(found)
+    yield from _targets(found)
+    yield from _likeness_lines(found)
+    yield from _subgroups(found)
+    if broken := found.at("schema_violations"):
+        yield f"share of cells that break the schema: {broken.value.mean:.2g}"
+    for line in found.fact("constraints") or ():
+        yield f"synthetic rows: {line}"
+    if found.attacks.sentence:
+        yield found.attacks.sentence
+    for note in found.fact("notes") or ():
+        yield f"note: {note}"
+
+
+def _tasks(found: Assessment) -> Iterator[str]:
+    """Yield a line for each classifier and ranking score, or for its accuracy without one."""
+    for name in found.names(found.tasks[0]) if found.tasks else ():
+        metrics = found.names(found.tasks[0], name)
+        ranking = [metric for metric in RANKING if metric in metrics]
+        for metric in ranking or ["accuracy"]:
+            parts = [f"{task} {_text(score)}" for task in found.tasks
+                     if (score := found.at(task, name, metric))]
+            yield f"{name:19} {metric:8}  {'   '.join(parts)}"
+
+
+def _targets(found: Assessment) -> Iterator[str]:
+    """Yield a line for each column that was predicted, by the best model of each task."""
+    for name in found.names("targets"):
+        tasks = found.names("targets", name)
+        best = [max(_of_first_metric(found.under("targets", name, task)),
+                    key=lambda one: one.value.mean) for task in tasks]
+        parts = [f"{task} {_text(one)}" for task, one in zip(tasks, best, strict=True)]
+        yield f"{name:19} {best[0].name:8}  {'   '.join(parts)}   (best model)"
+
+
+def _likeness_lines(found: Assessment) -> Iterator[str]:
+    """Yield a line for each measure of likeness, and for each column that is far off."""
+    for one in found.under("fidelity"):
+        if len(one.key) == 2:
+            real = "" if one.real is None else f"   real against real {one.real.mean:.4f}"
+            yield f"{one.name.replace('_', ' '):22}  {_text(one)}{real}"
+    for line in found.fact("fidelity", "far_off") or ():
+        yield f"far off: {line}"
+
+
+def _subgroups(found: Assessment) -> Iterator[str]:
+    """Yield a line for each subgroup."""
+    for group in found.groups:
+        parts = [f"{group.n_test:,} held-out rows"]
+        if pair := group.findings.get("two_way_tvd"):
+            real = "" if pair.real is None else f" (real {pair.real.mean:.4f})"
+            parts.append(f"pairs {pair.value.mean:.4f}{real}")
+        parts += [f"{task} {group.metric} {group.findings[task].value.mean:.4f}"
+                  for task in TASKS if task in group.findings]
+        parts += [group.note] if group.note else []
+        yield f"{group.by}: {group.name}: {', '.join(parts)}"
+
+
+def _text(finding: Finding) -> str:
+    return f"{finding.value.mean:.4f} +- {finding.value.std or 0:.4f}"
