@@ -75,9 +75,6 @@ def of_source(request: Request, rehearsing: bool = False) -> Reading:
 def with_kind(source: str) -> tuple[str, tuple[str, ...]]:
     """Returns a bare path as the data set that lies there, and a line that says so.
 
-    Args:
-        source: KIND, KIND:PLACE or a path.
-
     Raises:
         UserError: What lies there cannot be read.
     """
@@ -252,9 +249,6 @@ def _with_held_out(dataset: Dataset, request: Request, options: DataOptions) -> 
 def stored_request(root: Path) -> Request:
     """Returns what was stated for a run.
 
-    Args:
-        root: The run folder.
-
     Raises:
         UserError: There is no run, or it does not say.
     """
@@ -269,11 +263,7 @@ def stored_request(root: Path) -> Request:
 
 
 def noted_options(root: Path) -> Json:
-    """Returns the options with which a run read its data; none where an earlier version began it.
-
-    Args:
-        root: A run folder.
-    """
+    """Returns the options with which a run read its data; earlier versions noted none."""
     options = read_json(RunFolder(root).config).get("data_options")
     return options if isinstance(options, dict) else {}
 

@@ -92,10 +92,6 @@ def stored(root: Path | None) -> Answer | None:
 def with_answer(options: Json, root: Path) -> Json:
     """Returns the options by which a run read its data, what was bought among them.
 
-    Args:
-        options: Those that were stated for the run, as a request holds them.
-        root: The run folder.
-
     Raises:
         UserError: The answer is damaged.
     """
@@ -184,12 +180,7 @@ class Found:
 
 
 def is_promised(request: Request, budget: Budget) -> bool:
-    """Returns whether what is missing is bought, and not read from the records.
-
-    Args:
-        request: The request.
-        budget: Its budget, complete.
-    """
+    """Returns whether what is missing is bought, and not read from the records."""
     return math.isfinite(budget.epsilon) and request.seed is None and not request.accept_uncovered
 
 
