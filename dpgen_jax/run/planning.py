@@ -164,15 +164,8 @@ def bought_from(data: Dataset) -> Json:
     """Says how many records the description of the data was bought from, as a statement has it.
 
     They are all records of the file, those that are held out for tests among them, or those of
-    another file.
-
-    Args:
-        data: The data set.
-
-    Returns:
-        `records`, their number, and `held_out`, how many of them are held out, where the numbers
-        say that they are those of this data set; empty where nothing was bought at the level of
-        records, or no number was noted.
+    another file; of another file `held_out` is left out. It is empty where nothing was bought at
+    the level of records, or no number was noted.
     """
     records = side_releases.records(data.bought)
     if not records or data.bought_unit != Unit.RECORD:
@@ -182,14 +175,9 @@ def bought_from(data: Dataset) -> Json:
 
 
 def owners(data: Dataset, who: Protected) -> np.ndarray | None:
-    """Returns the client or subject of each training record, where such are protected.
+    """Returns the client or subject of each training record, int [n], where such are protected.
 
-    Args:
-        data: The data set.
-        who: Who is protected.
-
-    Returns:
-        int [n]; None where each record is protected by itself, as those of simulated clients are.
+    None where each record is protected by itself, as those of simulated clients are.
     """
     if data.subjects is not None:
         return data.subjects.train
@@ -198,11 +186,6 @@ def owners(data: Dataset, who: Protected) -> np.ndarray | None:
 
 def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
     """Refuses subjects where a run is not proven to protect all rows of one.
-
-    Args:
-        method: The name of the method.
-        config: Its configuration.
-        data: The data set.
 
     Raises:
         UserError: The method is not proven for subjects, or a side release covers records only.
@@ -223,11 +206,6 @@ def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
 def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
     """Refuses public fields that were read from private records, unless nothing is promised anyway.
 
-    Args:
-        data: The data set.
-        budget: The budget; an infinite epsilon promises nothing.
-        seed: The seed of the noise; one promises nothing.
-
     Raises:
         UserError: One line that names the fields.
     """
@@ -244,17 +222,7 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
 
 
 def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> sealing.Partition:
-    """Splits the records between the units.
-
-    Args:
-        method: The method.
-        config: Its configuration.
-        data: The data set.
-        key: The run's secret key.
-
-    Returns:
-        Which unit has which record.
-    """
+    """Splits the records between the units."""
     units, n = method.mechanism.n_units, len(data.y_train)
     if data.subjects is not None:
         return sealing.by_subject(data.subjects, data.x_train, data.y_train, units, key)
@@ -266,13 +234,7 @@ def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> se
 
 
 def unit_slots(method: Method, config: MethodConfig, data: Dataset) -> int:
-    """Returns the places for records that all units have in `dealt`, by public numbers but for n.
-
-    Args:
-        method: The method.
-        config: Its configuration.
-        data: The data set.
-    """
+    """Returns the places for records that all units have in `dealt`: of n, and public numbers."""
     units, n = method.mechanism.n_units, len(data.y_train)
     if data.subjects is not None:
         return units * -(-data.count // units) * data.subjects.rows
@@ -283,17 +245,7 @@ def unit_slots(method: Method, config: MethodConfig, data: Dataset) -> int:
 
 def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
                  ) -> guarantee.Guarantee:
-    """The guarantee that a run will be able to state, as far as that is known before it.
-
-    Args:
-        budget: The budget.
-        seed: The seed of the noise, or None.
-        config: The method's configuration.
-        who: Who is protected.
-
-    Returns:
-        The guarantee, without its relation.
-    """
+    """The guarantee that a run will be able to state, as far as that is known before it."""
     noise = OsBits.label if seed is None else SeededBits.label
     return guarantee.stamped("", guarantee.faults(
         budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
@@ -302,15 +254,6 @@ def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Pr
 def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
                         ) -> tuple[str, ...]:
     """Lines about the guarantee for a terminal, before anything is spent.
-
-    Args:
-        budget: The budget.
-        seed: The seed of the noise, or None.
-        config: The method's configuration.
-        who: Who is protected.
-
-    Returns:
-        One line each; none where all is well.
 
     Raises:
         UserError: A budget that does not protect.
@@ -480,14 +423,6 @@ class Plan:
 def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.
 
-    Args:
-        request: The user's request.
-        dataset: The records and their public schema.
-        log: Prints a line of the run.
-
-    Returns:
-        The declared run.
-
     Raises:
         UserError: For a request that contradicts itself.
         BudgetExceeded: Where the budget does not allow the request.
@@ -533,14 +468,6 @@ def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
 def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     """Checks the records against what is declared, seals them, and says who will be protected.
 
-    Args:
-        declared: The declared run.
-        log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else.
-
-    Returns:
-        The checked run.
-
     Raises:
         UserError: For records that do not fit the schema or the method, for public fields that
             were read from them unless that is accepted, and for a monitor that cannot work.
@@ -570,12 +497,6 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
 
 def plan(checked: Checked) -> Plan:
     """Decides where the run is computed and where it is kept.
-
-    Args:
-        checked: The checked run.
-
-    Returns:
-        The whole plan.
 
     Raises:
         UserError: Where devices are missing, the units do not fit into memory, or the disk has no
