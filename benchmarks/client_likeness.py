@@ -43,8 +43,9 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
 
     Returns:
         `by_client`: quantiles over clients of {fid_features, floor,
-        inception_score_of_real_images}, and with `inception` {fid, fid_floor} over at most `INCEPTION_CLIENTS` of them; the numbers
-        of clients that have `LEAST_IMAGES`; and `not_covered_by_epsilon`, its keys.
+        inception_score_of_real_images}, and with `inception` {fid, fid_floor} over at most
+        `INCEPTION_CLIENTS` of them; the numbers of clients that have `LEAST_IMAGES`; and
+        `not_covered_by_epsilon`, its keys.
     """
     present = y != EMPTY
     x, rows = x[present], _rows_of(clients[present])

@@ -147,13 +147,7 @@ QUOTES = _quotes()
 
 # The runs with the settings of the papers, system by system, from the results alone.
 
-SYSTEMS = {
-    "gpate": "G-PATE", "datalens": "DataLens", "topagg_sgd": "TopAgg-SGD (DataLens, appendix A)",
-    "gswgan": "GS-WGAN", "gswgan federated": "GS-WGAN, federated", "dpac": "DP-GAN-DPAC",
-    "dpgan": "DP-GAN, a baseline", "pategan": "PATE-GAN, a baseline",
-    "dpcgan": "DP-CGAN, a baseline", "dpmerf": "DP-MERF, a baseline",
-    "fedavg_gan": "Fed-Avg GAN, a baseline"}
-"""The systems of the papers, and the baselines of which papers or codes print settings."""
+SYSTEMS, VOTES, METRICS = common.read_yaml(__file__, "names.yaml").values()
 
 
 def is_sweep(row: Row) -> bool:
@@ -319,26 +313,9 @@ def stale_sentence() -> str:
 
 OURS = {f"as_systems.{CNN}": "CNN", f"as_systems.{MLP}": "MLP"}
 """The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
-VOTES = {"votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
-         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
-         "votes.entries that pass without noise": "entries that pass without noise"}
 APART = {"IS": {SCORE: ""}, "in our protocol": OURS, "teachers": VOTES}
 """Columns of some metrics alone, and what these are called there."""
-SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **VOTES,
-         **{metric: f"{name} in our protocol" for metric, name in OURS.items()},
-         "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
-         "average.gen2real.accuracy": "average",
-         "average.gen2real.calibrated_accuracy": "calibrated",
-         "claimed": "as published (dp-accounting)",
-         "claimed_classic": "claimed (classic conversion)",
-         "proven_rotation": "proven, public rotation",
-         "proven_rotation_as_the_paper_says": "with one gradient of 32 fakes, as the paper says",
-         "proven_draws_revealed": "proven, published draws if they become known",
-         "cost.as_published.epsilon": "epsilon as published",
-         "cost.as_published.epsilon_classic": "by the classic conversion",
-         "cost.epsilon_of_ideal_noise": "proven, of ideal noise",
-         "bytes_of_a_step.to_a_client": "bytes to a client",
-         "bytes_of_a_step.from_a_client": "from a client"}
+SHORT = METRICS | VOTES | {metric: f"{name} in our protocol" for metric, name in OURS.items()}
 ALWAYS = (CNN, *OURS, SCORE, *VOTES)
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")
