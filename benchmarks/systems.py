@@ -286,11 +286,7 @@ def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -
 
 
 def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float) -> dict[str, Any]:
-    """Return a row whose scores are means over its trainings, or `row` of a single one.
-
-    Returns:
-      The row of the mean, with its deviation between trainings; or that of a training that failed.
-    """
+    """Return a row of means over its trainings, or that of a single one or of one that failed."""
     each = [row(args, method, data, epsilon)]
     first = each[0]
     if "error" in first:

@@ -37,11 +37,7 @@ DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "
 
 
 def preset_of(work: Work) -> tuple[str, str] | None:
-    """Return the method and the preset of a row, of a sweep those that its cells begin from.
-
-    Returns:
-      Their names; None for a row that trains no named preset, or several.
-    """
+    """Return the method and preset of a row or a sweep; None where it trains none or several."""
     if isinstance(work, Training):
         return (work.method, work.preset) if work.known() else None
     if not isinstance(work, Command):
@@ -110,11 +106,7 @@ def _state_bytes(method: str, config: Any, spec: Spec) -> int:
 
 
 def memory_text(row: Row, memory: float = math.inf) -> str:
-    """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller.
-
-    Args:
-      memory: The bytes of memory that there are; nothing is marked if left out.
-    """
+    """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller."""
     needed = state_bytes(row)
     if needed < LEAST:
         return ""
@@ -287,11 +279,7 @@ def configurations(row: Row) -> Iterator[Pair]:
 
 
 def changes(row: Row) -> dict[str, tuple[Any, Any]]:
-    """Return the fields of a row's presets that have changed since it was measured.
-
-    Returns:
-      As `changed`; nothing for a row that is not measured, or whose name has a digest.
-    """
+    """Return the fields of a row's presets that changed since it was measured, as `changed`."""
     found: dict[str, tuple[Any, Any]] = {}
     if isinstance(row.work, Command) and row.measured():
         for ran, now in configurations(row):
