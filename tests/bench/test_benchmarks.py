@@ -71,13 +71,6 @@ def test_the_plain_loop_computes_what_the_library_computes():
     assert measured["largest_difference_of_generator_weights"] < 1e-4
 
 
-def test_pmap_computes_what_shard_map_computes():
-    measured = steps.measure_beside(steps.Case(
-        kind="parallel", preset="glyphs", teachers=3, chunk=1, devices=2))
-    assert set(measured["ratio"]) == {"pmap / shard_map"}
-    assert measured["largest_difference_of_generator_weights"] == 0
-
-
 def test_a_record_can_be_written_to_a_folder(tmp_path):
     record = common.record("steps", [], [0], {})
     assert common.write(record, tmp_path) == tmp_path / "steps.json"

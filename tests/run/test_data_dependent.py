@@ -23,6 +23,7 @@ from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits, SeededBits, thresholds
 from dpgen_jax.core.config import digest, to_json
 from dpgen_jax.core.run_folder import MEANING, RunFolder, read_json, write_json
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import kept_votes as private
@@ -87,7 +88,7 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
             book.reserve(mechanism.events(lost), lost)
         facts = Facts(method=method, preset=None, steps=STEPS, noise_source="os-entropy")
         write_json(files.release / "privacy.json", to_json(statement(
-            facts, book, mechanism.relation, Protected("record", {"records": 9}))))
+            facts, book, mechanism.relation, Protected(ProtectedUnit(), {"records": 9}))))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
 
