@@ -34,9 +34,6 @@ def command(argv: list[str]) -> int | None:
 def trained(call: train_flags.Call) -> int | None:
     """Trains, or rehearses it; returns the exit code.
 
-    Args:
-        call: What the command line asks for.
-
     Raises:
         UserError: As `lifecycle.run`.
         BudgetExceeded: Likewise.
@@ -71,12 +68,7 @@ def trained(call: train_flags.Call) -> int | None:
 
 
 def next_steps(root: Path, tested: bool) -> list[str]:
-    """Returns the last lines of a run: where its samples are, and the command that measures them.
-
-    Args:
-        root: The run folder.
-        tested: Whether records are held out.
-    """
+    """Returns the last lines of a run: its samples, and the command that measures them."""
     release = RunFolder(root).release
     lines = [f"samples: {path}" for path in (release / "samples.png", release / "samples.csv")
              if path.is_file()]

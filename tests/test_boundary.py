@@ -62,8 +62,7 @@ MAY_IMPORT = {
     # attacks: they see of a run what its data holder sees, and open nothing
     "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
                "methods", "nets", "presets", "private", "release", "run", "version"},
-    "audit/command_line.py": {"audit", "cli", "core", "data", "methods", "presets"},
-    "audit/__main__.py": {"audit", "cli"},
+    "audit/__main__.py": {"audit", "cli", "core", "data", "methods", "presets"},
     # the server's and the client's own glue; of its files only answer.py opens anything
     "federated/": {"federated", "accountant", "aggregation.noise", "aggregation.mechanism",
                    "core",
@@ -220,7 +219,7 @@ def unsafe(source: str) -> set[str]:
 
 def parses(path: str, source: str) -> bool:
     """Whether a file that is no part of the command line imports the parser of flags."""
-    is_command = "/" not in path or path.startswith("cli/") or path == "audit/command_line.py"
+    is_command = "/" not in path or path.startswith("cli/") or path == "audit/__main__.py"
     return not is_command and any(name.split(".")[0] == "tyro" for name in imports(source, path))
 
 

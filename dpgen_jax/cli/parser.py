@@ -23,15 +23,7 @@ FLAT = tyro.conf.arg(name="")
 
 
 def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
-    """Splits the name of a method off the arguments.
-
-    Args:
-        argv: The arguments.
-        default: The method where the first argument starts with '-'.
-
-    Returns:
-        The name, and the other arguments.
-    """
+    """Splits the name of a method off the arguments."""
     if argv and not argv[0].startswith("-"):
         return argv[0], list(argv[1:])
     return default, list(argv)

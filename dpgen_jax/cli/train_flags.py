@@ -167,11 +167,7 @@ def parse(method: str, words: Sequence[str], before: Request = NOTHING
 
 
 def as_fields(stated: Mapping[str, Any]) -> Json:
-    """Returns the fields of a request that flags state.
-
-    Args:
-        stated: The values of the flags, as `parse` returns them.
-    """
+    """Returns the fields of a request that flags state."""
     names = {"config": "settings", "dataset": "source"}
     parts = ("config", "data", "monitor", "runtime")
     return {names.get(name, name): to_json(value) if name in parts else value

@@ -270,13 +270,14 @@ class Method:
         post_training: Public training after the last round and before `finalize`, or None.
         refinement: `core.types.Refinement`, or None.
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
-            all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
+            all further ones. They differ in `ask`, `answer`, `absorb`, bounds and noise, and the
+            loop charges a round by the mechanism of its phase.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
         at_once: For units without a network, how many records a device answers for at once unless
             `--chunk` is set; it concerns only speed and memory.
 
     Raises:
-        ValueError: Phases whose mechanisms differ in cost, units or shape.
+        ValueError: Phases whose mechanisms differ in units, schedule or shape.
     """
 
     mechanism: Mechanism
@@ -301,10 +302,10 @@ class Method:
 
     def __post_init__(self) -> None:
         mechanisms = [self.mechanism, *(phase.mechanism for phase in self.phases)]
-        alike = [(m.events(1), m.shape, m.n_units, m.unit, m.relation, m.schedule)
+        alike = [(m.shape, m.n_units, m.unit, m.relation, m.schedule)
                  for m in mechanisms if self.phases]
         if any(other != alike[0] for other in alike):
-            raise ValueError("the phases of a method differ in cost, units or shape")
+            raise ValueError("the phases of a method differ in units, schedule or shape")
 
     def at(self, step: int) -> tuple[Method, float]:
         """Returns the phase that makes a round, and how many rounds from this one on it makes."""

@@ -168,9 +168,6 @@ def resume(folder: str | Path, data: Any = None, y: np.ndarray | None = None, *,
 def prepared(found: Reading) -> tuple[lifecycle.Resolved, Dataset]:
     """Reads the data of a request, and fills in what it leaves open.
 
-    Args:
-        found: How the data are read.
-
     Raises:
         UserError: As `resolve.resolved`, and for data that cannot be read.
     """

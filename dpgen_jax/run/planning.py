@@ -9,21 +9,21 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.ledger import larger_counts
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.core import hosts, run_folder, storage
-from dpgen_jax.core.config import Budget, Compute, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
-from dpgen_jax.core.run_folder import RunFolder, read_json
+from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
@@ -34,7 +34,7 @@ from dpgen_jax.private import teachers
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import bundle, guarantee
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import capacity, loop, monitor, side_releases
+from dpgen_jax.run import capacity, loop, monitor, resume, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
@@ -164,15 +164,8 @@ def bought_from(data: Dataset) -> Json:
     """Says how many records the description of the data was bought from, as a statement has it.
 
     They are all records of the file, those that are held out for tests among them, or those of
-    another file.
-
-    Args:
-        data: The data set.
-
-    Returns:
-        `records`, their number, and `held_out`, how many of them are held out, where the numbers
-        say that they are those of this data set; empty where nothing was bought at the level of
-        records, or no number was noted.
+    another file; of another file `held_out` is left out. It is empty where nothing was bought at
+    the level of records, or no number was noted.
     """
     records = side_releases.records(data.bought)
     if not records or data.bought_unit != Unit.RECORD:
@@ -182,14 +175,9 @@ def bought_from(data: Dataset) -> Json:
 
 
 def owners(data: Dataset, who: Protected) -> np.ndarray | None:
-    """Returns the client or subject of each training record, where such are protected.
+    """Returns the client or subject of each training record, int [n], where such are protected.
 
-    Args:
-        data: The data set.
-        who: Who is protected.
-
-    Returns:
-        int [n]; None where each record is protected by itself, as those of simulated clients are.
+    None where each record is protected by itself, as those of simulated clients are.
     """
     if data.subjects is not None:
         return data.subjects.train
@@ -198,11 +186,6 @@ def owners(data: Dataset, who: Protected) -> np.ndarray | None:
 
 def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
     """Refuses subjects where a run is not proven to protect all rows of one.
-
-    Args:
-        method: The name of the method.
-        config: Its configuration.
-        data: The data set.
 
     Raises:
         UserError: The method is not proven for subjects, or a side release covers records only.
@@ -223,11 +206,6 @@ def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
 def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
     """Refuses public fields that were read from private records, unless nothing is promised anyway.
 
-    Args:
-        data: The data set.
-        budget: The budget; an infinite epsilon promises nothing.
-        seed: The seed of the noise; one promises nothing.
-
     Raises:
         UserError: One line that names the fields.
     """
@@ -244,17 +222,7 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
 
 
 def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> sealing.Partition:
-    """Splits the records between the units.
-
-    Args:
-        method: The method.
-        config: Its configuration.
-        data: The data set.
-        key: The run's secret key.
-
-    Returns:
-        Which unit has which record.
-    """
+    """Splits the records between the units."""
     units, n = method.mechanism.n_units, len(data.y_train)
     if data.subjects is not None:
         return sealing.by_subject(data.subjects, data.x_train, data.y_train, units, key)
@@ -266,13 +234,7 @@ def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> se
 
 
 def unit_slots(method: Method, config: MethodConfig, data: Dataset) -> int:
-    """Returns the places for records that all units have in `dealt`, by public numbers but for n.
-
-    Args:
-        method: The method.
-        config: Its configuration.
-        data: The data set.
-    """
+    """Returns the places for records that all units have in `dealt`: of n, and public numbers."""
     units, n = method.mechanism.n_units, len(data.y_train)
     if data.subjects is not None:
         return units * -(-data.count // units) * data.subjects.rows
@@ -283,17 +245,7 @@ def unit_slots(method: Method, config: MethodConfig, data: Dataset) -> int:
 
 def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
                  ) -> guarantee.Guarantee:
-    """The guarantee that a run will be able to state, as far as that is known before it.
-
-    Args:
-        budget: The budget.
-        seed: The seed of the noise, or None.
-        config: The method's configuration.
-        who: Who is protected.
-
-    Returns:
-        The guarantee, without its relation.
-    """
+    """The guarantee that a run will be able to state, as far as that is known before it."""
     noise = OsBits.label if seed is None else SeededBits.label
     return guarantee.stamped("", guarantee.faults(
         budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
@@ -302,15 +254,6 @@ def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Pr
 def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
                         ) -> tuple[str, ...]:
     """Lines about the guarantee for a terminal, before anything is spent.
-
-    Args:
-        budget: The budget.
-        seed: The seed of the noise, or None.
-        config: The method's configuration.
-        who: Who is protected.
-
-    Returns:
-        One line each; none where all is well.
 
     Raises:
         UserError: A budget that does not protect.
@@ -397,6 +340,7 @@ class Declared:
         config: The method's configuration, with both its noise and its number of steps.
         purchases: The events of what was bought on these records, such as entries of the schema.
         method: The method of that configuration.
+        origin: How the run starts.
     """
 
     request: Resolved
@@ -404,6 +348,7 @@ class Declared:
     config: MethodConfig
     purchases: Events
     method: Method
+    origin: resume.Origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -438,7 +383,7 @@ class Plan:
         public_rows: The public records on which the monitor tests, if any.
         layout: How the units lie on the devices.
         in_memory: The bytes that the records take.
-        files: The run folder, which need not exist yet.
+        origin: How the run starts.
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
@@ -455,11 +400,16 @@ class Plan:
     public_rows: monitor.Rows | None
     layout: teachers.Layout
     in_memory: capacity.Footprint
-    files: RunFolder
+    origin: resume.Origin
     public_config: Json
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
     content: Private[str]
+
+    @property
+    def files(self) -> RunFolder:
+        """The run folder, which need not exist yet."""
+        return self.origin.files
 
     @property
     def is_open_ended(self) -> bool:
@@ -473,14 +423,6 @@ class Plan:
 def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.
 
-    Args:
-        request: The user's request.
-        dataset: The records and their public schema.
-        log: Prints a line of the run.
-
-    Returns:
-        The declared run.
-
     Raises:
         UserError: For a request that contradicts itself.
         BudgetExceeded: Where the budget does not allow the request.
@@ -490,9 +432,11 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
                         "go on with")
     require_32_bits()
     spec = dataset.spec
+    root = request.out or run_folder.default_root(request.method, dataset.name)
+    origin = resume.decide(root, request.resume)
     bought = side_releases.purchases(dataset.bought)
-    if request.resume and request.out:
-        bought = side_releases.with_those_of(RunFolder(request.out), bought)
+    if origin.bought:
+        bought = larger_counts(bought, origin.bought)
     purchases = (*bought,
                  *monitor.judging_cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
@@ -502,29 +446,15 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
-    begun = _begun(request)
-    runtime = capacity.precision_as_begun(request.runtime, begun.get("compute"))
-    runtime = capacity.fitting(request.method, config, spec, runtime, log, begun.get("moments"))
+    runtime = request.runtime
+    if origin.compute and runtime.compute == Runtime.compute:
+        runtime = dataclasses.replace(runtime, compute=origin.compute)
+    runtime = capacity.fitting(request.method, config, spec, runtime, log, origin.moments)
     method = capacity.units_in_precision(methods.get(request.method).build(config, spec, runtime),
                                          runtime.compute)
     monitor.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
-                    method)
-
-
-def _begun(request: Resolved) -> Json:
-    """Returns the precisions in which a run that goes on began; empty where they are not noted.
-
-    Raises:
-        UserError: The run's config.json is damaged.
-    """
-    if not request.resume or request.out is None:
-        return {}
-    path = RunFolder(request.out).config
-    written = read_json(path).get("runtime", {}) if path.is_file() else {}
-    if not isinstance(written, dict):
-        raise UserError(f"{path} is damaged: its runtime is no object; bring the file back")
-    return {name: value for name, value in written.items() if value in get_args(Compute)}
+                    method, origin)
 
 
 def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
@@ -537,14 +467,6 @@ def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
 
 def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     """Checks the records against what is declared, seals them, and says who will be protected.
-
-    Args:
-        declared: The declared run.
-        log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else.
-
-    Returns:
-        The checked run.
 
     Raises:
         UserError: For records that do not fit the schema or the method, for public fields that
@@ -576,12 +498,6 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
 def plan(checked: Checked) -> Plan:
     """Decides where the run is computed and where it is kept.
 
-    Args:
-        checked: The checked run.
-
-    Returns:
-        The whole plan.
-
     Raises:
         UserError: Where devices are missing, the units do not fit into memory, or the disk has no
             room for a checkpoint.
@@ -589,7 +505,7 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    root = request.out or run_folder.default_root(request.method, dataset.name)
+    root = declared.origin.files.root
     slots = unit_slots(method, declared.config, dataset)
     of_a_unit = capacity.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
@@ -607,7 +523,7 @@ def plan(checked: Checked) -> Plan:
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
         public_rows=checked.public_rows, layout=layout, in_memory=in_memory,
-        files=RunFolder(root),
+        origin=declared.origin,
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: dealt(method, declared.config, dataset, key),
         grouping=lambda key: sealing.grouping(owners(dataset, protected), key),

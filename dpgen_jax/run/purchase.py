@@ -252,11 +252,7 @@ def _categories(released: tuple[str, ...], is_label: bool) -> Json:
 
 
 def without_value(document: Json) -> tuple[str, ...]:
-    """Returns the names of the columns that still have an entry `private`.
-
-    Args:
-        document: A schema, as `buy_entries` returns it.
-    """
+    """Returns the names of the columns that still have an entry `private`."""
     return tuple(name for name in document["columns"] if _private(document, name))
 
 
@@ -273,11 +269,7 @@ ZERO = len(SIGNED) // 2 - 1
 
 
 def has_bins(reading: Reading) -> bool:
-    """Returns whether a column that is read so has bounds to be bought.
-
-    Args:
-        reading: The reading.
-    """
+    """Returns whether a column that is read so has bounds to be bought."""
     return reading.entries["kind"] in ("integer", "continuous", "date", "datetime", "duration")
 
 
@@ -415,12 +407,7 @@ def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int) -> tuple[
 
 
 def typical(entries: Json, code: float) -> str:
-    """Returns the text of a value, as a cell of its column has it.
-
-    Args:
-        entries: The entries of the column.
-        code: The code of the value.
-    """
+    """Returns the text of a value, as a cell of its column has it."""
     return transform.texts(checked("", entries), np.array([code], np.float64))[0]
 
 
@@ -473,11 +460,6 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
 def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
     """Refuses a purchase that so few records cannot pay off, by public numbers only.
 
-    Args:
-        made: The survey.
-        n: The public number of records.
-        epsilon: The budget of the run.
-
     Raises:
         UserError: It names the mend.
     """
@@ -497,24 +479,12 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
 
 
 def price_alone(made: Survey, delta: float) -> float:
-    """Returns the epsilon of a survey by itself, at the delta of its run.
-
-    Args:
-        made: The survey.
-        delta: The delta.
-    """
+    """Returns the epsilon of a survey by itself, at the delta of its run."""
     return composition.epsilon_of(made.events(), delta)
 
 
 def price_lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str, ...]:
-    """Returns the lines of a rehearsal: the price, the questions, and the noise of the answers.
-
-    Args:
-        made: The survey.
-        n: The public number of records.
-        budget: The budget of the run.
-        share: The part of epsilon and delta that it costs.
-    """
+    """Returns the lines of a rehearsal: the price, the questions, and the noise of the answers."""
     kinds, values = made.kinds.sigma, made.values.sigma
     return (
         f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; the schema "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, go_on, read_json
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.data import Dataset, parts
+from dpgen_jax.data.base import locate
 from dpgen_jax.data.table import frames, raw, subjects
 from dpgen_jax.data.table import schema as schemas
 from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.presets import choice
-from dpgen_jax.run import resolve, undeclared
+from dpgen_jax.run import missing, resolve, undeclared
 from dpgen_jax.run.purchase import SHARE
 from dpgen_jax.run.rehearsal import Supposed
 
@@ -73,9 +75,6 @@ def of_source(request: Request, rehearsing: bool = False) -> Reading:
 def with_kind(source: str) -> tuple[str, tuple[str, ...]]:
     """Returns a bare path as the data set that lies there, and a line that says so.
 
-    Args:
-        source: KIND, KIND:PLACE or a path.
-
     Raises:
         UserError: What lies there cannot be read.
     """
@@ -108,26 +107,30 @@ def of_table(request: Request, table: Table, rehearsing: bool = False,
     if isinstance(stated, str) and not packaged:
         document = schemas.document(stated)
     share = SHARE if request.schema_share is None else request.schema_share
-    missing = None if packaged or declared else undeclared.missing_of(
+    absent = None if packaged or declared else missing.undeclared_columns(
         table, document, options, share)
-    if missing is None:
+    if absent is None:
         return (_of_declared_frame(request, table, declared or stated) if table.kind == raw.FRAME
                 else _of_declared_file(request, options, document or {}))
-    found = undeclared.found(missing, request, rehearsing)
+    found = undeclared.found(
+        table.name, lambda: missing.of_table(table, *absent, options), request, rehearsing)
     if found.answer is None or found.request.out is None:
         return Reading(found.request, _unread, supposed=found.supposed)
     schema = str(RunFolder(found.request.out).schema.absolute())
     by_schema = dataclasses.replace(options, schema=schema, label=None)
-    reading = _as_stated(found.request, by_schema)
-    if missing.is_read or table.kind == raw.FRAME:
-        reading = Reading(found.request, lambda: _encoded(found.request, missing, by_schema))
+    reading, read = _as_stated(found.request, by_schema), found.missing
+    if table.kind == raw.FRAME and read is None:
+        read = missing.of_table(table, *absent, options)
+    if isinstance(read, missing.Entries):
+        reading = Reading(found.request, functools.partial(
+            _encoded, found.request, read, by_schema))
     return dataclasses.replace(reading, remarks=(found.answer.line,))
 
 
-def _encoded(request: Request, missing: undeclared.Entries, options: DataOptions) -> Dataset:
+def _encoded(request: Request, read: missing.Entries, options: DataOptions) -> Dataset:
     """The data set of cells that were read for a purchase."""
-    table, unit = missing.table, _unit(options)
-    dataset = table.encoded(missing.cells, missing.test, str(options.schema), unit)
+    table, unit = read.table, _unit(options)
+    dataset = table.encoded(read.cells, read.test, str(options.schema), unit)
     if table.kind == raw.FRAME:
         return dataclasses.replace(dataset, content=table.content)
     return _with_held_out(dataclasses.replace(
@@ -179,8 +182,8 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
     if not undeclared.is_promised(request, made.budget) or made.config.protects_clients:
         return _as_stated(request, options)
     spec = presets.get(made.method, request.preset)[1].spec if request.preset else None
-    wanted: Json = {"channels": undeclared.CHANNELS,
-                    "image_size": spec.height if isinstance(spec, ImageSpec) else undeclared.SIDE}
+    wanted: Json = {"channels": missing.CHANNELS,
+                    "image_size": spec.height if isinstance(spec, ImageSpec) else missing.SIDE}
     added: Json = {name: value for name, value in wanted.items() if not getattr(options, name)}
     values = " ".join(option(name, value) for name, value in added.items())
     remarks = (f"taken, as nothing else is declared: {values}",) if added else ()
@@ -189,7 +192,8 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
         answer = undeclared.stored(request.out if request.resume else None)
         return dataclasses.replace(_as_stated(request, options, answer.bought if answer else ()),
                                    remarks=remarks)
-    found = undeclared.found(undeclared.Classes(place, options), request, rehearsing)
+    found = undeclared.found(locate(place).resolve().name,
+                             lambda: missing.of_folder(place, options), request, rehearsing)
     if found.answer is None or found.request.out is None:
         return Reading(found.request, _unread, remarks, found.supposed)
     if not found.answer.class_names:
@@ -245,9 +249,6 @@ def _with_held_out(dataset: Dataset, request: Request, options: DataOptions) -> 
 def stored_request(root: Path) -> Request:
     """Returns what was stated for a run.
 
-    Args:
-        root: The run folder.
-
     Raises:
         UserError: There is no run, or it does not say.
     """
@@ -262,11 +263,7 @@ def stored_request(root: Path) -> Request:
 
 
 def noted_options(root: Path) -> Json:
-    """Returns the options with which a run read its data; none where an earlier version began it.
-
-    Args:
-        root: A run folder.
-    """
+    """Returns the options with which a run read its data; earlier versions noted none."""
     options = read_json(RunFolder(root).config).get("data_options")
     return options if isinstance(options, dict) else {}
 

@@ -61,12 +61,7 @@ class Supposed:
 
 
 def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
-    """Returns the lines of a rehearsal.
-
-    Args:
-        plan: The plan of the run.
-        entries: How many entries of the schema were bought.
-    """
+    """Returns the lines of a rehearsal."""
     class_epsilon = plan.request.budget.class_epsilon
     bought = [f"class counts for epsilon {at_most(class_epsilon)}"] * bool(class_epsilon)
     bought += [f"{entries} entries of the schema"] * bool(entries)
@@ -103,9 +98,6 @@ def datasets(supposed: Supposed) -> Iterator[Dataset]:
 
     Those of a table have the columns of numbers, or wider ones of categories; those of images two
     classes, or ten.
-
-    Args:
-        supposed: What is known and supposed of the data.
     """
     spec, bought = supposed.spec, tuple(to_json(supposed.events))
     if isinstance(spec, TableSpec):
@@ -166,12 +158,6 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
     """Returns a line for each result of the method of the nearest epsilon and size.
 
     Each says whether it is on like data, or on other data.
-
-    Args:
-        method: The name of the method.
-        kind: `table` or `images`.
-        epsilon: The budget of the run.
-        count: The public number of records, or of what is protected.
     """
     rows = [row for row in choice.reached() if (row["method"], row["kind"]) == (method, kind)]
     if not rows or not 0 < epsilon < math.inf:
@@ -199,12 +185,6 @@ def _kinship(row: dict[str, Any], epsilon: float, count: int) -> str:
 def rehearse(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices | None = None
              ) -> list[str]:
     """Returns what a run would do, in lines; nothing is written, charged or drawn.
-
-    Args:
-        request: The user's request.
-        dataset: The records and their public schema.
-        log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else.
 
     Raises:
         UserError: As `run`, where that is found before anything is spent.

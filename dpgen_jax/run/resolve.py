@@ -89,9 +89,6 @@ def as_setting(value: Any) -> Any:
 def provisional(request: Request) -> Chosen:
     """Returns the choice before anything is known of the data but where they are.
 
-    Args:
-        request: The request.
-
     Raises:
         UserError: There is no such method, preset or field.
     """
@@ -203,11 +200,7 @@ def preset_options(preset: Preset, dataset: str) -> DataOptions:
 
 
 def data_options(request: Request) -> DataOptions:
-    """Returns how the data are read: as was stated, and else as the preset that was stated wants.
-
-    Args:
-        request: The request, with its source.
-    """
+    """Returns how the data are read: as was stated, and else as the stated preset wants."""
     stated = request.options()
     if request.preset is None or request.source is None:
         return stated
@@ -218,12 +211,6 @@ def data_options(request: Request) -> DataOptions:
 
 def require_size(name: str, preset: Preset, dataset: Dataset, image_size: int | None) -> None:
     """Refuses images of another size than the preset's, unless the user stated their size.
-
-    Args:
-        name: The name of a preset that the user named.
-        preset: The preset.
-        dataset: The data set.
-        image_size: The size that was stated, by the user or for the preset.
 
     Raises:
         UserError: The sizes differ; it names the option.
@@ -241,13 +228,7 @@ def require_size(name: str, preset: Preset, dataset: Dataset, image_size: int | 
 
 
 def noted_preset_data(name: str, preset: Preset, dataset: Dataset) -> Dataset:
-    """Returns the data set with a private note on how it differs from the preset's, if it does.
-
-    Args:
-        name: The name of a preset that the user named.
-        preset: The preset.
-        dataset: The data set.
-    """
+    """Returns the data set with a private note on how it differs from the preset's, if it does."""
     spec, wanted = dataset.spec, preset.spec
     if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)):
         return dataset

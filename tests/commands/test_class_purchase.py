@@ -13,7 +13,7 @@ from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.run import planning, undeclared
+from dpgen_jax.run import missing, planning, undeclared
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_names_with_commas_and_others_that_no_flag_can_hold(tmp_path):
 def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypatch):
     assert chosen_by(folders(tmp_path / "one", ["a"])).dataset.spec.classes == 1
     words, drawn = folders(tmp_path / "scans", ["a", "b", "c"]), []
-    monkeypatch.setattr(undeclared.single_releases, "categories",
+    monkeypatch.setattr(missing.single_releases, "categories",
                         lambda *_: drawn.append(1) or ())
     for flags in ([], ["--resume"]):
         with pytest.raises(UserError, match="its name stands out.*is not bought again.*--resume"
@@ -95,7 +95,7 @@ def test_an_image_that_cannot_be_used_is_named_once_with_what_was_bought(tmp_pat
 
 
 def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, monkeypatch):
-    monkeypatch.setattr(undeclared, "buy_names", lambda *args: pytest.fail("bought"))
+    monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought"))
     words = ["--dataset", str(scans), "--epsilon=20", f"--out={tmp_path / 'run'}"]
     for method, flags, message in (("dpmerf", ["--clients=3"], "need --federated"),
                                    ("marginals", ["--preset=table"], "tables"),
@@ -106,7 +106,7 @@ def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, 
 
 
 def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
-    monkeypatch.setattr(undeclared, "buy_names", lambda *args: pytest.fail("bought"))
+    monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought"))
     words = ["--dataset", str(scans), "--epsilon=20"]
     (tmp_path / "held").write_text("")
     for flags, message in ((["--out", str(tmp_path)], "holds other files"),
@@ -123,7 +123,7 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
 
 def test_a_rehearsal_names_the_price_of_the_names(scans, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(undeclared, "buy_names", lambda *args: pytest.fail("bought"))
+    monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought"))
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon=20", "--delta=1e-5", "--dry-run"])
     out = capsys.readouterr().out
     assert "class names would be bought for epsilon 2 at delta 1e-06" in out
@@ -141,7 +141,7 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     assert said.out.startswith("dpmerf, preset images-few: epsilon 20 at delta ")
     assert said.err.count("private: on these records, before: 1 run spent epsilon 2 of ") == 1
-    monkeypatch.setattr(undeclared, "buy_names", lambda *args: pytest.fail("bought again"))
+    monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought again"))
     statement = read_json(run / "release/privacy.json")
     assert statement["guarantee"] == "(epsilon, delta) replace-one"
     names = [event for event in statement["events"] if "categories" in event["mechanism"]]

@@ -16,7 +16,7 @@ from dpgen_jax.presets import numbers
 from dpgen_jax.release import contents, files
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import checkpoint, planning
+from dpgen_jax.run import planning, resume
 
 PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
@@ -102,12 +102,12 @@ def test_public_data_have_their_public_names():
 def test_a_run_of_an_older_version_can_be_resumed(tmp_path):
     old = public(PLAIN)
     del old["class_names"]
-    checkpoint.create(tmp_path / "old", old)
-    checkpoint.reopen(tmp_path / "old", public(NAMED))
-    checkpoint.create(tmp_path / "new", public(NAMED))
-    checkpoint.reopen(tmp_path / "new", public(NAMED))
+    resume.create(tmp_path / "old", old)
+    resume.reopen(tmp_path / "old", public(NAMED))
+    resume.create(tmp_path / "new", public(NAMED))
+    resume.reopen(tmp_path / "new", public(NAMED))
     with pytest.raises(UserError, match="class_names was .*'emu', 'cat', 'dog'.*, now"):
-        checkpoint.reopen(tmp_path / "new", public(PLAIN))
+        resume.reopen(tmp_path / "new", public(PLAIN))
 
 
 def test_any_images_may_be_given_names(tmp_path):

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -287,8 +288,8 @@ def test_what_is_accepted_is_read_and_stamped(bare):
     chosen = bare(*words, rows=rows)
     assert chosen.dataset.uncovered and not chosen.dataset.bought
     assert "READ FROM THE RECORDS" in chosen.remarks[1]
-    assert not undeclared.Path("run/ledger.jsonl").exists()
-    assert undeclared.Path("run/schema.yaml").stat().st_mode & 0o77 == 0
+    assert not Path("run/ledger.jsonl").exists()
+    assert Path("run/schema.yaml").stat().st_mode & 0o77 == 0
 
 
 def test_a_label_of_one_class_is_a_column_as_any_other(bare, tmp_path):

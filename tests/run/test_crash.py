@@ -143,7 +143,7 @@ def no_space(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def orbax_full(*_, **__):
+def other_full(*_, **__):
     raise ValueError("RESOURCE_EXHAUSTED: write failed")
 
 
@@ -151,15 +151,15 @@ TREE = {"a": np.arange(5, dtype=np.float32)}
 
 
 @pytest.mark.parametrize(("name", "fault", "message"), [
-    ("write_json", no_space, "No space left"), ("_checkpointer", no_space, "No space left"),
-    ("_checkpointer", orbax_full, "RESOURCE_EXHAUSTED")])
+    ("write_json", no_space, "No space left"), ("save_file", no_space, "No space left"),
+    ("save_file", other_full, "RESOURCE_EXHAUSTED")])
 def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, fault, message):
     folder = tmp_path / "checkpoints"
     for step in (1, 2):
         checkpoint.save(folder, step, [("part", TREE)], {"n": step}, keep=2)
     before = runs.snapshot(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint if name == "write_json" else checkpoint, name, fault)
+        patch.setattr(checkpoint, name, fault)
         with pytest.raises(UserError, match=rf"checkpoints/3 cannot be written \(.*{message}"):
             checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [1, 2]
@@ -172,7 +172,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
 
 
 class Cancelled(BaseException):
-    """As `asyncio.CancelledError` is, which orbax may raise: no Exception."""
+    """As `asyncio.CancelledError` is: no Exception."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

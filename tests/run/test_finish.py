@@ -72,7 +72,7 @@ def nth(monkeypatch, owner, name, number, act):
 
 
 FAULTS = {
-    "checkpoints": (checkpoint, "_checkpointer", full,
+    "checkpoints": (checkpoint, "save_file", full,
                     [f"checkpoint .*/{step} cannot be written .No space" for step in (1, 2, 3)]),
     "samples": (plots, "samples_grid", full, [r"writing .*samples.png failed \(No space left"]),
     "a font": (plots, "_font", broken, [r"writing .*samples.png failed \(In FT2Font"]),
@@ -127,7 +127,7 @@ def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
         for number in (5, 6):  # two parts a checkpoint; at the end of the run it is tried again
-            nth(patch, checkpoint, "_checkpointer", number, full)
+            nth(patch, checkpoint, "save_file", number, full)
         release, failures = run(root)
     assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
     before = runs.snapshot(root / "release")

@@ -14,7 +14,7 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema
-from dpgen_jax.run import fitting, undeclared
+from dpgen_jax.run import fitting, missing
 
 N = 1200
 
@@ -36,7 +36,7 @@ def without_ids(value):
 def bought(tmp_path, monkeypatch):
     """Buys the schema of a frame with bits of a seed; returns the request and the data set."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(undeclared, "OsBits", lambda: SeededBits(7))
+    monkeypatch.setattr(missing, "OsBits", lambda: SeededBits(7))
     monkeypatch.setattr(fitting.lifecycle, "run", lambda request, dataset, *_: (request, dataset))
 
     def inner(data, out="run", **options):

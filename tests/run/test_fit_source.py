@@ -15,7 +15,7 @@ from dpgen_jax.core import files
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import parsing, schema
-from dpgen_jax.run import lifecycle, undeclared
+from dpgen_jax.run import lifecycle, missing
 
 OPTIONS = {"epsilon": 10.0, "delta": 1e-5, "verbose": False}
 WORDS = ["--epsilon=10", "--delta=1e-5"]
@@ -27,7 +27,7 @@ SETTINGS = {"generator_steps": 20, "features": 50, "windows": (0,), "bandwidths"
 def begun(tmp_path, monkeypatch):
     """Runs end before their training; the bits of purchases come from a seed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(undeclared, "OsBits", lambda: SeededBits(7))
+    monkeypatch.setattr(missing, "OsBits", lambda: SeededBits(7))
     monkeypatch.setattr(lifecycle, "run", lambda request, dataset, *_: (request, dataset))
 
 

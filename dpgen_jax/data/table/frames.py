@@ -48,11 +48,7 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
 
 
 def content_of_frame(frame: pd.DataFrame) -> str:
-    """Returns a digest of a frame, whatever its schema. It is as private as the rows.
-
-    Args:
-        frame: A frame whose columns each have a name of their own.
-    """
+    """Returns a digest of a frame, whatever its schema. It is as private as the rows."""
     import pandas as pd
 
     digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
@@ -67,16 +63,15 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                    is_draft: bool = False) -> Cells:
     """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
+    A UserError where it is not a frame, or has two columns of one name; where values have lost the
+    difference between them; and, without a schema, for times of a zone.
+
     Args:
         source: Its name, for errors.
         frame: The frame.
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
         first: The number of its first row.
         is_draft: Whether a schema is drafted of it, of which not all columns are known.
-
-    Raises:
-        UserError: It is not a frame, or has two columns of one name; values have lost the
-            difference between them; without a schema, times of a zone.
     """
     names = each_once(source, names_of_frame(frame, source))
     rows = [f"row {first + i}" for i in range(len(frame))]
@@ -135,13 +130,6 @@ def require_one_type(frame: pd.DataFrame, column: str) -> None:
     """Refuses subjects of which some are numbers and some texts: one may be in two of them.
 
     pandas infers types of some rows of a long file at a time.
-
-    Args:
-        frame: The frame.
-        column: The column of the subjects.
-
-    Raises:
-        UserError: They are of several types.
     """
     for i, name in enumerate(frame.columns):
         if str(name).strip() == column and len(set(
@@ -152,11 +140,7 @@ def require_one_type(frame: pd.DataFrame, column: str) -> None:
 
 
 def of_seconds(series: pd.Series) -> bool:
-    """Returns whether all durations of a column are whole seconds, as a schema has them.
-
-    Args:
-        series: A column of pandas' or Python's durations.
-    """
+    """Returns whether all durations of a column, pandas' or Python's, are whole seconds."""
     import pandas as pd
 
     rest = pd.to_timedelta(series.dropna()) % pd.Timedelta(1, "s")
@@ -245,33 +229,19 @@ ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "strin
 
 
 def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dataset:
-    """Loads a Parquet file. Nulls and NaN are null; dates may be texts in the declared format too.
+    """Loads a Parquet file with exactly the columns of the schema, in any order.
 
-    Args:
-        path_text: The file, with exactly the columns of the schema, in any order.
-        schema: The schema.
-        test_path: The file of the held-out part, alike; or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: As `tables.csv`, with the row of the file, from 0.
+    Nulls and NaN are null; dates may be texts in the declared format too. The rest is as of
+    `tables.csv`, with the row of the file, from 0, in errors.
     """
     return tables.of_files(path_text, schema, test_path,
                            lambda path: parquet_blocks(path, schema.spec))
 
 
 def read_parquet(path: Path, spec: TableSpec | None = None, is_draft: bool = True) -> Cells:
-    """Reads all cells of a Parquet file into memory.
+    """Reads all cells of a Parquet file into memory, for a draft of its schema.
 
-    Args:
-        path: The file.
-        spec: As of `parquet_blocks`.
-        is_draft: Likewise; by default for a draft of its schema.
-
-    Raises:
-        UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
+    A UserError for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
     for part in parquet_blocks(path, spec, is_draft):
@@ -297,9 +267,6 @@ def parquet_types(path: Path) -> dict[str, str]:
     """Returns the types of a Parquet file's columns by name, as `columns` names them.
 
     They are facts of the file, and as private as it is. One that has no such name is left out.
-
-    Args:
-        path: The file, which `read_parquet` reads.
     """
     with _readable(path):
         import pyarrow.parquet
@@ -311,11 +278,7 @@ def parquet_types(path: Path) -> dict[str, str]:
 
 
 def parquet_durations(path: Path) -> list[str]:
-    """Returns the columns of a Parquet file whose values are durations of whole seconds.
-
-    Args:
-        path: The file, which `read_parquet` reads.
-    """
+    """Returns the columns of a Parquet file whose values are durations of whole seconds."""
     with _readable(path):
         import pyarrow.parquet
 
@@ -339,16 +302,7 @@ def _arrow_type(arrow: str) -> str:
 def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -> Iterator[Cells]:
     """Yields the cells of a Parquet file, some rows at a time; of one without rows an empty block.
 
-    Args:
-        path: The file.
-        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
-        is_draft: As of `cells_of_frame`.
-
-    Yields:
-        The cells of the next rows.
-
-    Raises:
-        UserError: The file cannot be read, or a package that reads it is missing.
+    The schema and `is_draft` are those of `cells_of_frame`.
     """
     first = 0
     with _readable(path):

@@ -54,9 +54,6 @@ class Table:
     def header(self, dialect: Dialect) -> list[str]:
         """Returns the names of its columns, which are public; no row is read for them.
 
-        Args:
-            dialect: How it is written.
-
         Raises:
             UserError: A name is missing or there twice.
         """
@@ -88,11 +85,7 @@ class Table:
         return cells
 
     def beside(self, path_text: str) -> Table:
-        """Returns another file, as that of a held-out part, which is read as this one is.
-
-        Args:
-            path_text: Its path.
-        """
+        """Returns another file, as that of a held-out part, which is read as this one is."""
         return dataclasses.replace(self, place=locate(path_text))
 
     def encoded(self, cells: Cells, test: Cells | None, schema: schemas.Schema | str,
@@ -126,10 +119,6 @@ class Table:
 
 def of_file(kind: str, path_text: str) -> Table:
     """Returns the table of a file.
-
-    Args:
-        kind: csv or parquet.
-        path_text: Its path.
 
     Raises:
         UserError: There is no such file.

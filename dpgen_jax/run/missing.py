@@ -1,0 +1,378 @@
+"""The parts of data that may be missing: entries of the columns of a table, and names of classes.
+
+Image folders. The set of class folders is a function of private records: one image in a folder of
+its own distinguishes neighbours. So a folder whose classes nobody declared is read by the names
+that come out of a stable histogram. Images of other folders become empty slots, and the run charges
+the purchase.
+
+Tables. There may be no schema, or one that declares a part of the columns. The missing entries are
+bought, or read from the records. The result is schema.yaml in the run folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import presets
+from dpgen_jax.accountant import composition, events
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation import single_releases
+from dpgen_jax.aggregation.noise import OsBits
+from dpgen_jax.aggregation.single_releases import Survey
+from dpgen_jax.core.config import Budget, DataOptions
+from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import RunFolder
+from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.types import NO_LABEL, ImageSpec, Private, UserError
+from dpgen_jax.data import parts
+from dpgen_jax.data.base import listed, locate
+from dpgen_jax.data.images import files as image_files
+from dpgen_jax.data.table import draft, parsing, raw, schema
+from dpgen_jax.data.table.parsing import Cells
+from dpgen_jax.data.table.raw import Table
+from dpgen_jax.data.table.schema import Dialect, Schema, declared_dialect
+from dpgen_jax.run import purchase, side_releases
+from dpgen_jax.run.purchase import OTHER, Wanted
+from dpgen_jax.run.rehearsal import Supposed
+from dpgen_jax.run.resolve import Chosen
+from dpgen_jax.run.undeclared import Answer, Missing, Offer
+
+
+def _trained_on(options: DataOptions, n: int, tested: bool) -> int:
+    """The number of n records that are left for training; `tested`: others are for tests."""
+    share = options.test_fraction
+    if share is None:
+        share = 0.0 if tested or n < parts.FEWEST else parts.HELD_OUT_SHARE
+    if not share:
+        return n
+    parts.check(share, tested, "the data set")
+    return n - parts.count(share, n)
+
+
+REMARK = """\
+The schema of {source}. The columns that say so were bought under differential privacy from all
+{rows:,} rows of that file, at epsilon {alone} by itself (delta {delta}); the others were
+declared. It may be published, edited, and passed as --schema.
+For records of other people, of whom none was in that file, delete the block `bought`: then it
+costs nothing."""
+READ = """\
+The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
+by a run that promises nothing: no epsilon covers it."""
+
+
+def undeclared_columns(table: Table, document: Any, options: DataOptions, share: float
+                       ) -> tuple[Dialect, Wanted] | None:
+    """Returns what a schema does not declare of a table; None where it declares every column.
+
+    Args:
+        table: The table.
+        document: The document of the schema; None where there is none.
+        options: How the table is read.
+        share: The part of the budget that may buy it.
+
+    Returns:
+        How the table is written, and what is wanted.
+
+    Raises:
+        UserError: The header does not fit the schema or the label.
+    """
+    partial: Json = document if isinstance(document, dict) else {}
+    columns: object = partial.get("columns")
+    columns = columns if isinstance(columns, dict) else {}
+    dialect = declared_dialect(partial["file"]) if "file" in partial else table.dialect()
+    names = table.header(dialect)
+    absent = tuple(name for name in names if name not in columns and name != options.unit)
+    if document is not None and (not absent or not columns):
+        return None  # what is wrong with it is found where it is read
+    for name in columns:
+        if name not in names:
+            raise UserError(f"{table}: column {name!r} is missing{nearest(name, names)}; it has: "
+                            f"{listed(names)}")
+    label = _label(options.label, partial.get("label"), names, table)
+    if not set(names) - {label, options.unit} or len(names) == 1:
+        raise UserError(f"{table}: there is one column only, and nothing beside it to train on; "
+                        f"declare it in {option('schema', 'FILE')}, or add the others")
+    return dialect, Wanted(absent, label, partial, share)
+
+
+def _label(stated: str | None, of_schema: object, names: list[str], table: Table) -> str | None:
+    """The label, as it is stated or by the schema, which must be a column."""
+    if stated is not None and of_schema not in (None, stated):
+        raise UserError(f"{option('label', stated)}: the schema has the label {of_schema}; drop "
+                        "one of them")
+    label = of_schema if stated is None else stated
+    if label is not None and label not in names:
+        raise UserError(f"{option('label', label)}: {table} has no such "
+                        f"column{nearest(str(label), names)}; it has: {listed(names)}")
+    return None if label is None else str(label)
+
+
+def of_table(table: Table, dialect: Dialect, wanted: Wanted, options: DataOptions) -> Entries:
+    """Reads a table of which entries are missing.
+
+    Args:
+        table: The table.
+        dialect: How it is written.
+        wanted: What is missing, and what is declared.
+        options: How it is read.
+
+    Raises:
+        UserError: It cannot be read, or has no rows.
+    """
+    known, declared = wanted.declared.get("columns", {}), None
+    if known and table.kind != "csv":  # typed values, which become texts as they are declared
+        trial = _trial(wanted, table.header(dialect), str(options.schema or table)).spec
+        columns = tuple(column for column in trial.columns if column.name in known)
+        label = trial.label if trial.label.name in known else NO_LABEL
+        declared = dataclasses.replace(trial, columns=columns, label=label)
+    cells = table.cells(dialect, declared)
+    test = None if options.test_csv is None else table.beside(options.test_csv).cells(
+        dialect, declared)
+    spec = presets.numbers(len(set(cells.columns) - {wanted.label, options.unit}))
+    if wanted.label is None:
+        spec = dataclasses.replace(spec, label=NO_LABEL)
+    place = table.kind if table.kind == raw.FRAME else f"{table.kind}:{table.place.resolve()}"
+    paid = side_releases.purchases(schema.purchases(wanted.declared.get("bought", [])))
+    return Entries(place, len(cells.rows), spec, Private(table.content), paid, table, cells, test,
+                   wanted, options)
+
+
+def _trial(wanted: Wanted, names: list[str], source: str) -> Schema:
+    """The declared entries, with any entries for the other columns; constraints wait for these."""
+    declared = wanted.declared.get("columns", {})
+    unknown = {"kind": "categorical", "categories": [OTHER], "other": OTHER, "nullable": "true"}
+    label = {"kind": "categorical", "categories": ["a", "b"], "odd": "null"}
+    columns = {name: declared.get(name, label if name == wanted.label else unknown)
+               for name in names if name in (*declared, *wanted.columns)}
+    trial = {key: value for key, value in wanted.declared.items() if key != "constraints"}
+    trial |= {"columns": columns} | ({"label": wanted.label} if wanted.label else {})
+    return schema.parse(trial, source)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entries(Missing):
+    """The entries of the columns of a table that nobody declared.
+
+    Attributes:
+        table: The table.
+        cells: Its cells: those by which a purchase is made are trained on.
+        test: Those of the held-out part, where it is a file of its own.
+        wanted: What is missing, and what is declared.
+        options: How the table is read.
+    """
+
+    table: Table
+    cells: Cells
+    test: Cells | None
+    wanted: Wanted
+    options: DataOptions
+
+    def __str__(self) -> str:
+        return listed(self.wanted.columns)
+
+    def offered(self, made: Chosen, promised: bool) -> Offer:
+        """Returns how the entries would be found; as `Missing.offered`."""
+        n, budget = self.records, Budget(made.budget.epsilon, made.budget.delta)
+        if not promised:
+            read = (f"the schema of {self} would be READ FROM THE RECORDS, which no epsilon "
+                    f"covers; {option('schema', 'FILE')} declares it",)
+            return Offer((), self._supposed(budget, (), read), lambda: None,
+                         lambda root, spent: self._read())
+        survey = self._survey(made)
+        lines = purchase.price_lines(survey, n, budget, self.wanted.share)
+        return Offer(survey.events(), self._supposed(budget, survey.events(), lines), self._check,
+                     functools.partial(self._draw, survey, budget))
+
+    def _supposed(self, budget: Budget, events: Events, lines: tuple[str, ...]) -> Supposed:
+        """The table as it could be."""
+        count = self.records if self.table.kind == raw.FRAME else _trained_on(
+            self.options, self.records, self.options.test_csv is not None)
+        what = "if all columns were numbers" + ", and the label of two classes" * bool(
+            self.wanted.label)
+        return Supposed("table", what, self.spec, count, budget, (*events, *self.paid), lines)
+
+    def _survey(self, made: Chosen) -> Survey:
+        """The queries of a purchase, after all checks that need none of their answers."""
+        wanted, stated = self.wanted, self.options.schema or "schema"
+        n, budget = self.records, made.budget
+        if made.config.protects_clients or self.options.unit is not None:
+            unit = {"unit": self.options.unit} if self.options.unit else {}
+            drafted = ("draft_schema(frame)" if self.table.kind == raw.FRAME else
+                       program("schema", self.table, **unit, out="FILE"))
+            raise UserError(f"{self.table}: {self} are not declared, and they are bought at the "
+                            "level of single rows, which does not cover all rows of a unit or a "
+                            f"client; declare them in {option('schema', 'FILE')}, which "
+                            f"{drafted} drafts for you to edit (nothing was spent)")
+        if wanted.declared.get("read_from_data"):
+            raise UserError(f"{stated}: its read_from_data lists entries that no epsilon covers, "
+                            f"and {self} are not declared; declare those entries and take them off "
+                            "the list before the rest is bought, or pass "
+                            f"{option('accept_uncovered', True)} (nothing was spent)")
+        schema.refuse_multiline(declared_dialect(wanted.declared.get("file", {})), stated)
+        composition.check_budget(budget.epsilon, budget.delta, n)
+        survey = purchase.priced_survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
+                                            budget.delta, wanted.share)
+        purchase.refuse_useless_schema(survey, n, budget.epsilon)
+        return survey
+
+    def _check(self) -> None:
+        """Refuses declared entries and cells that are wrong whatever the other columns are."""
+        made = _trial(self.wanted, list(self.cells.columns), str(self.options.schema or self.table))
+        for cells in filter(None, (self.cells, self.test)):
+            parsing.coded(made, cells)
+
+    def _draw(self, survey: Survey, budget: Budget, root: Path, spent: Events) -> Answer:
+        """Buys what is missing. Whatever the noisy answers are, it ends with a schema."""
+        source, delta = Path(self.cells.source).name, budget.delta
+        document = purchase.buy_schema(self.cells, self.wanted, survey, spent, OsBits())
+        cost = composition.epsilon_of(
+            side_releases.purchases(schema.purchases(document["bought"])), delta)
+        text = draft.render(document, source, REMARK.format(
+            source=source, rows=self.records, alone=at_most(cost, 3), delta=at_most(delta)))
+        line = _said(document, self.wanted, budget, purchase.price_alone(survey, delta))
+        return Answer(f"{line}; see {root / 'schema.yaml'}", files={"schema.yaml": text.encode()})
+
+    def _read(self) -> Answer:
+        """Reads the entries from the records."""
+        wanted, unit = self.wanted, self.options.unit
+        cells = dataclasses.replace(self.cells, columns={
+            name: texts for name, texts in self.cells.columns.items() if name != unit})
+        drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns"))
+        entries = [*wanted.declared.get("read_from_data", []), *drafted["read_from_data"]]
+        document = wanted.declared | drafted | {"read_from_data": [*dict.fromkeys(entries)]}
+        schema.parse(document, option("schema"))
+        source = Path(self.cells.source).name
+        text = draft.render(document, source, READ.format(source=source))
+        return Answer(
+            f"the schema of {self} is READ FROM THE RECORDS, which no epsilon covers; "
+            f"{option('schema')} declares it, and without {option('accept_uncovered', True)} it is "
+            "bought",
+            files={"schema.yaml": text.encode()})
+
+
+def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
+    """The line on a purchase: its cost and its result, all of it released."""
+    columns = {name: document["columns"][name] for name in wanted.columns}
+    empty = [name for name, entries in columns.items()
+             if entries.get("categories") == [purchase.OTHER]]
+    lost = (f"; of {listed(empty)} nothing stands out of the noise, and synthetic cells will hold "
+            f"`{purchase.OTHER}`: declare {'it' if len(empty) == 1 else 'them'}"
+            if empty else "")
+    label = document.get("label")
+    if label is not None:
+        labelled = f"the label is {label}"
+        if label in columns:
+            labelled += f" with classes {listed(columns[label]['categories'])}"
+    elif wanted.label is not None and wanted.label not in document.get("targets", ()):
+        found = [text for text in columns[wanted.label].get("categories", ())
+                 if text != purchase.OTHER]
+        labelled = (f"fewer than 2 classes of the label {wanted.label} are so frequent that they "
+                    f"stand out of the noise{f' ({listed(found)} does)' * bool(found)}, so it is a "
+                    "column as any other, and rows have no label: to train with it, declare its "
+                    "classes in a copy of the schema, with `label:`, for a run with another "
+                    f"{option('out')}")
+    elif wanted.label is not None:
+        labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
+    else:
+        labelled = f"without a label, as {option('label')} names none"
+    share = wanted.share
+    return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
+            f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
+            f"would give (by itself the purchase is epsilon {at_most(alone, 3)} at delta "
+            f"{at_most(budget.delta)}); {labelled}{lost}")
+
+
+NAMES_SHARE = 0.1
+"""The part of epsilon, and of delta, that the names cost."""
+CHANNELS, SIDE = 3, 32
+"""The values for an image folder that declares nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Classes(Missing):
+    """The classes of an image folder, which nobody named.
+
+    Attributes:
+        path: The folder.
+        options: How it is read.
+    """
+
+    path: str
+    options: DataOptions
+
+    def offered(self, made: Chosen, promised: bool) -> Offer:
+        """Returns how the names would be bought; where nothing is promised, the loader reads them.
+
+        As `Missing.offered`.
+        """
+        n, budget = self.records, Budget(made.budget.epsilon, made.budget.delta)
+        composition.check_budget(budget.epsilon, budget.delta, n)
+        price = NAMES_SHARE * budget.epsilon, NAMES_SHARE * budget.delta
+        cost, least = f"epsilon {at_most(price[0])} at delta {at_most(price[1])}", (
+            single_releases.least_count(*price))
+        named = f"{option('class_names', 'A,B')}"
+        if n < least:
+            raise UserError(f"the names of the classes are not declared, and at epsilon "
+                            f"{budget.epsilon:g} only a class of some {least:,} images or more can "
+                            f"be bought, of {n:,} in all; declare them by {named}, which costs "
+                            "nothing (nothing was spent)")
+        line = (f"class names would be bought for {cost}, which the training has less: those come "
+                f"out that some {least:,} images share; {named} costs nothing")
+        events = ((single_releases.categories_event(*price), 1),)
+        count = _trained_on(self.options, n, image_files.has_tests(self.path))
+        return Offer(events, Supposed("images", "with two classes", self.spec, count, budget,
+                                      events, (line,)), lambda: None,
+                     functools.partial(self._draw, price, f"class names, bought for {cost}: "))
+
+    def _draw(self, price: tuple[float, float], bought: str, root: Path, spent: Events) -> Answer:
+        """Buys the names, and declares them in the run folder if one holds a comma."""
+        found = buy_names(self.path, *price)
+        rows = tuple({"records": self.records, **row} for row in events.to_json(spent))
+        names = [name for name in found if name.isprintable() and name == name.strip()
+                 and name not in ("", image_files.OTHERS)]
+        if not names:
+            return Answer(f"{bought}no class has so many images that its name stands out of the "
+                          "noise" + " and can be declared" * bool(found), bought=rows)
+        line = (f"{bought}{', '.join(names)}; images of rarer classes are left out; "
+                f"{option('class_names')} costs nothing")
+        names.append(image_files.OTHERS)
+        if not any("," in name for name in names):
+            return Answer(line, ",".join(names), rows)
+        place = RunFolder(root).class_names
+        return Answer(line, str(place.absolute()), rows, {
+            place.name: "".join(f"{name}\n" for name in names).encode()})
+
+
+def buy_names(path: str, epsilon: float, delta: float) -> tuple[str, ...]:
+    """Draws the names of the classes of an image folder, whose cost is charged already.
+
+    Args:
+        path: The folder.
+        epsilon: The cost, finite.
+        delta: Likewise.
+
+    Guarantee:
+        That of `single_releases.categories`: unit, an image file with the folder it lies in;
+        replace-one, the number of files is public.
+    """
+    return single_releases.categories(Private(image_files.categories(path)), epsilon, delta,
+                                      OsBits())
+
+
+def of_folder(path: str, options: DataOptions) -> Classes:
+    """Lists an image folder whose classes nobody named.
+
+    Args:
+        path: The folder.
+        options: How it is read: the channels and the size of its images.
+    """
+    side = options.image_size or SIDE
+    return Classes(
+        f"folder:{locate(path).resolve()}", len(image_files.categories(path)),
+        ImageSpec(side, side, options.channels or CHANNELS, 2), Private(image_files.content(path)),
+        (), path, options)
