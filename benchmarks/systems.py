@@ -200,7 +200,7 @@ def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable
     for r in shown:
         release = load(run(r["method"]))
         # Without labels some systems draw classes as often as the records have them.
-        x, y = release.sample(20, labels=range(min(10, release.spec.classes)), seed=0)
+        x, y = release.arrays(20, labels=range(min(10, release.spec.classes)), seed=0)
         images.append(x[np.argsort(y, kind="stable")])
     labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
     return plots.samples_grid(np.concatenate(images), common.RESULTS /

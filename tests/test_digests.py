@@ -63,7 +63,7 @@ def digest(release: lifecycle.Release) -> str:
     if release.classifies:
         made = [release.predict(np.random.default_rng(SEED).random((16, *release.spec.shape)))]
     else:
-        made = [*release.sample(16, seed=SEED)]
+        made = [*release.arrays(16, seed=SEED)]
     parts = [*sorted(map(fingerprint, jax.tree.leaves(release.model))), *map(fingerprint, made)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -269,7 +269,7 @@ def test_an_old_run_goes_on(folder, tmp_path):
 @pytest.mark.parametrize(("name", "shape"), [("image-run", (16, 8, 8, 1)),
                                              ("table-release", (16, 4))])
 def test_an_old_release_loads(folder, name, shape):
-    x, y = dpgen_jax.load(folder / name).sample(16, seed=SEED)
+    x, y = dpgen_jax.load(folder / name).arrays(16, seed=SEED)
     assert (x.shape, y.shape) == (shape, (16,))
 
 

@@ -15,7 +15,7 @@ from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parts import held_out_hashes
 from dpgen_jax.data.table import schema, tables, transform
 from dpgen_jax.data.table.parsing import Coded
-from dpgen_jax.release import export
+from dpgen_jax.release import files
 
 # Tables whose law is known: public functions of a public seed, so that no row is anybody's.
 #
@@ -243,7 +243,7 @@ def validation(name: str, index: int) -> Dataset:
 def write(dataset: Dataset, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
-    export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
+    files.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
     (folder / "schema.yaml").write_text(json.dumps(document(dataset.spec), indent=1))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -182,21 +182,6 @@ def class_counts_sensitivity(classes: int, rows_per_unit: int = 0) -> int:
 def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:
     """Returns the cost of `class_counts`."""
     return EpsilonDeltaEvent(epsilon, mechanism="discrete-laplace class counts")
-
-
-def class_prior(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns shares of the classes that sum to 1, from noisy counts.
-
-    Each class counts as at least one record, so that none is lost to its noise.
-
-    Args:
-        counts: Noisy counts [C].
-
-    Returns:
-        float64 [C].
-    """
-    floored = np.maximum(np.asarray(counts, np.float64), 1.0)
-    return floored / floored.sum()
 
 
 # Two bins an octave: the noise of a bin does not depend on its width, so finer bins would drown.

@@ -48,21 +48,10 @@ class Attacks(NamedTuple):
     """The facts on the membership attacks, beside their scores."""
 
     sentence: str = ""
-    allowed: dict[str, float] | None = None
-    """The most that the guarantee allows, for each metric; None where it bounds nothing."""
-    chance: dict[str, float] | None = None
     exceeds_guarantee: bool = False
     n_members: int = 0
     n_non_members: int = 0
     n_reference: int = 0
-
-
-class Setting(NamedTuple):
-    """The thoroughness of the evaluation, as metrics.json has it."""
-
-    name: str | None
-    text: str
-    schedule: Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +122,6 @@ class Assessment:
     def tasks(self) -> list[str]:
         """The tasks of classifiers that were measured."""
         return [task for task in TASKS if self.under(task)]
-
-    @property
-    def setting(self) -> Setting | None:
-        """How thorough the evaluation was."""
-        known = self.fact("setting")
-        return Setting(known.get("name"), str(known.get("text", "")), known.get("schedule") or {}
-                       ) if isinstance(known, dict) else None
 
     @property
     def attacks(self) -> Attacks:
@@ -501,8 +483,8 @@ def terminal_lines(found: Assessment) -> Iterator[str]:
         yield f"advice: {line}"
     for bounded in numbers(found):
         yield f"{bounded.name}: {bounded.value} ({bounded.bounds})"
-    if found.setting:
-        yield found.setting.text
+    if text := found.fact("setting", "text"):
+        yield text
     yield from _tasks(found)
     yield from _targets(found)
     yield from _likeness_lines(found)

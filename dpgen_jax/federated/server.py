@@ -26,6 +26,7 @@ from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import BudgetExceeded, Method, PyTree, Spec, UserError
 from dpgen_jax.federated import messages
 from dpgen_jax.federated.messages import Question, Reply, Terms
@@ -440,6 +441,6 @@ class Session:
 
 def protected(mechanism: Mechanism) -> Protected:
     """Returns who is protected by a federation: its clients."""
-    return Protected(mechanism.unit, {"clients": mechanism.n_units}, (
+    return Protected(ProtectedUnit(mechanism.unit), {"clients": mechanism.n_units}, (
         f"{mechanism.n_units} clients, each of which adds the noise itself and keeps its own "
         "ledger; how many records they hold is not known here",))

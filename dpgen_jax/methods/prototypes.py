@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GridMean, RowL2
@@ -236,6 +237,12 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample)
+
+
+def for_numpy(config: Config, spec: Spec, model: PyTree) -> dict[str, np.ndarray]:
+    """Returns the arrays by which `release.numpy_samplers` draws what `Method.sample` draws."""
+    outside = image.beyond(images_only(spec).channels)
+    return {"images": np.asarray(model["images"]), **image.warp_for_numpy(config.warp, outside)}
 
 
 def _messages(config: Config, spec: ImageSpec) -> Messages:

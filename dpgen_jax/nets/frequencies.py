@@ -154,3 +154,11 @@ def _windows(size: int) -> np.ndarray:
     wide = size / _places(size)
     middles = (np.arange(_places(size)) + 0.5) * wide - 0.5
     return np.maximum(1 - np.abs(np.arange(size) - middles[:, None]) / wide, 0)
+
+
+def oriented_for_numpy(spec: ImageSpec) -> dict[str, np.ndarray]:
+    """Returns the constants of `oriented`, as `release.numpy_samplers` reads them."""
+    angles = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
+    return {"angles": np.array([np.cos(angles), np.sin(angles)]),
+            "brightness": np.array(BRIGHTNESS), "window_rows": _windows(spec.height),
+            "window_columns": _windows(spec.width)}

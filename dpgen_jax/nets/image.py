@@ -35,6 +35,7 @@ from typing import Literal, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.core.config import later, require_decay
 from dpgen_jax.core.errors import option
@@ -479,3 +480,14 @@ def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
             channel, at, order=1, mode=outside), 2, 2)(image)
 
     return jax.vmap(one)(images, entries)
+
+
+def warp_for_numpy(warp: float, outside: str) -> dict[str, np.ndarray]:
+    """Returns how images are moved, as `release.numpy_samplers` reads it.
+
+    Args:
+        warp: The largest entry of a map.
+        outside: As for `affine`.
+    """
+    return {"warp": np.array(warp), "shift": np.array(SHIFT),
+            "goes_on": np.array(outside == "nearest")}

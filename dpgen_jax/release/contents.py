@@ -132,14 +132,7 @@ class Metrics(TypedDict, total=False):
 
 
 def statement(value: Json, name: str = "the privacy statement") -> Json:
-    """Checks a privacy statement.
-
-    Args:
-        value: The content of privacy.json.
-        name: What an error calls it.
-
-    Returns:
-        The statement.
+    """Checks the content of privacy.json, and returns it.
 
     Raises:
         UserError: Unless it is a `Statement` whose epsilon is 0 or above, perhaps "inf", and whose
@@ -154,9 +147,6 @@ def statement(value: Json, name: str = "the privacy statement") -> Json:
 
 def located(root: Path) -> Path:
     """Returns the release folder that a path names, which may be that of a run.
-
-    Args:
-        root: A release folder or a run folder.
 
     Raises:
         UserError: Where it is neither, or a run without a release.

@@ -24,8 +24,8 @@ from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder
-from dpgen_jax.core.terms import Unit, at_most
-from dpgen_jax.core.types import Method, Private, Records, Spec, Subjects, TableSpec, UserError
+from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
+from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.data import clients as federations
 from dpgen_jax.methods.shared.config import MethodConfig
@@ -142,10 +142,11 @@ def protected_by(method: Method, data: Dataset) -> Protected:
     uncovered, bought = tuple(part.what for part in data.uncovered), bought_from(data)
     if data.subjects is not None:
         sealing.check_partition(data.count, units, "subjects")
-        return protected_subjects(data.subjects, data.notes, uncovered)
+        return Protected(data.subjects.unit, {"subjects": data.subjects.count}, data.notes,
+                         uncovered)
     if method.mechanism.unit == "record":
         sealing.check_partition(len(data.y_train), units)
-        return Protected("record", records, data.notes, uncovered, data.simulated,
+        return Protected(ProtectedUnit(), records, data.notes, uncovered, data.simulated,
                          bought_from=bought)
     if data.clients is not None:
         if int(data.clients.max()) + 1 != units:
@@ -153,8 +154,9 @@ def protected_by(method: Method, data: Dataset) -> Protected:
                             f"{option('clients', 'N')}")
         sealing.by_client(data.clients, units, 1)  # refuses a client without records
         if not data.simulated:
-            return Protected("client", {"clients": units}, data.notes, uncovered)
-    return Protected("record", records | {"simulated_clients": units}, data.notes, uncovered,
+            return Protected(ProtectedUnit(Unit.CLIENT), {"clients": units}, data.notes,
+                             uncovered)
+    return Protected(ProtectedUnit(), records | {"simulated_clients": units}, data.notes, uncovered,
                      data.simulated, bought_from=bought)
 
 
@@ -179,19 +181,6 @@ def bought_from(data: Dataset) -> Json:
     return {"records": records} | ({"held_out": data.held_out} if these else {})
 
 
-def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
-                       uncovered: tuple[str, ...] = ()) -> Protected:
-    """Says that subjects are protected.
-
-    Args:
-        subjects: The subjects.
-        notes: Notes on the data.
-        uncovered: Public facts that were read from private records.
-    """
-    return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
-                     unit_column=subjects.column, rows_per_unit=subjects.rows)
-
-
 def owners(data: Dataset, who: Protected) -> np.ndarray | None:
     """Returns the client or subject of each training record, where such are protected.
 
@@ -204,7 +193,7 @@ def owners(data: Dataset, who: Protected) -> np.ndarray | None:
     """
     if data.subjects is not None:
         return data.subjects.train
-    return data.clients if who.unit == Unit.CLIENT else None
+    return data.clients if who.unit.kind == Unit.CLIENT else None
 
 
 def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
@@ -340,10 +329,10 @@ def headline(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> str:
     whom = ("all records of a client" if mechanism.unit == "client" and real_clients
             else "each record, its label included")
     if dataset.subjects is not None:
-        whom = f"each {guarantee.whom(protected_subjects(dataset.subjects).terms)}"
+        whom = f"each {guarantee.whom(dataset.subjects.unit.terms)}"
     uncovered = tuple(part.what for part in dataset.uncovered)
     stamp = stamp_of_run(budget, request.seed, request.config, Protected(
-        mechanism.unit, {}, (), uncovered, dataset.simulated))
+        ProtectedUnit(mechanism.unit), {}, (), uncovered, dataset.simulated))
     numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
     promise = (f"{numbers} for {whom} ({mechanism.relation})"
                + ", but for what is not covered" * (stamp.kind == "not covered"))
@@ -369,8 +358,8 @@ def summary_lines(plan: Plan) -> str:
     counts = plan.protected.counts
     size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
     named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
-    if plan.protected.unit == Unit.SUBJECT:
-        named += f", unit {guarantee.whom(plan.protected.terms)}"
+    if plan.protected.unit.kind == Unit.SUBJECT:
+        named += f", unit {guarantee.whom(plan.protected.unit.terms)}"
     alone = [*counts] in (["records"], ["subjects"])
     units = named + (f", {layout.n_units:,} units" if alone else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
@@ -599,13 +588,13 @@ def plan(checked: Checked) -> Plan:
     slots = unit_slots(method, declared.config, dataset)
     of_a_unit = capacity.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
-        method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private, of_a_unit)
+        method, request.runtime, protected.unit.rows or 1, RunFolder(root).private, of_a_unit)
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
     capacity.check_memory(method, request.runtime)
     in_memory = capacity.footprint(dataset, slots, layout)
-    capacity.check_records(in_memory, method, layout, protected.unit)
+    capacity.check_records(in_memory, method, layout, protected.unit.kind)
     capacity.check_disk(root, method, request.runtime)
     loop.check(method, of_a_unit)
     bundle.check(method, dataset.spec)
@@ -633,8 +622,8 @@ def public_config(request: Resolved, config: MethodConfig, dataset: Dataset, pro
         "config": config, "budget": request.budget, "runtime": request.runtime,
         "seed": request.seed, "data_notes": dataset.notes, "data_options": dataset.options,
         "not_covered": protected.uncovered, "simulated": protected.simulated})
-    if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
-        described["unit"] = to_json({**protected.terms, **protected.counts})
+    if protected.unit.kind == Unit.SUBJECT:  # what is said of records is as it always was
+        described["unit"] = to_json({**protected.unit.terms, **protected.counts})
     if protected.bought_from:
         described["bought_from"] = to_json(protected.bought_from)
     # What was bought of a table stands in its schema.
@@ -670,7 +659,7 @@ def memory_line(plan: Plan) -> str:
     parts = {**in_memory,
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
-    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
+    if plan.protected.unit.kind == Unit.RECORD:  # of others the number of records is private
         parts |= {"records as read": plan.in_memory.read, DEALT: plan.in_memory.dealt,
                   "records on each device": plan.in_memory.on_device}
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()

@@ -36,8 +36,9 @@ from dpgen_jax.core.run_folder import (
 from dpgen_jax.core.types import BudgetExceeded, Private, PyTree, Records, TableSpec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.records import Partition
-from dpgen_jax.release import bundle, contents, export, guarantee, plots
+from dpgen_jax.release import bundle, contents, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
+from dpgen_jax.release.files import write_csv
 from dpgen_jax.run import checkpoint, follower, planning, resume, side_releases, spending
 from dpgen_jax.run.loop import Job, State
 from dpgen_jax.run.monitor import Best, Monitor
@@ -107,8 +108,8 @@ def nothing_shown(x: np.ndarray) -> str:
 
 
 def _table(release: Release, spec: TableSpec) -> Drawings:
-    sample = functools.cache(lambda: release.sample(ROWS))
-    return {"samples.csv": lambda path: export.write_csv(path, *sample(), spec),
+    sample = functools.cache(lambda: release.arrays(ROWS))
+    return {"samples.csv": lambda path: write_csv(path, *sample(), spec),
             "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}
 
 
@@ -274,7 +275,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon,
                            origin.before, plan.purchases)
-    promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
+    promise = spending.Promise(mechanism.relation, plan.protected.unit.kind, "")
     with spending.before(identity, promise, start, spent) as witness:
         resume.open_folder(origin, plan.public_config)
         partition = resume.partition(origin, plan.records, plan.assign, request.seed)
@@ -298,7 +299,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
-    bound = plan.protected.rows_per_unit
+    bound = plan.protected.unit.rows
     counted = side_releases.Counted(plan.records, plan.spec, bound,
                                     begun.partition if bound else None)
     counts = side_releases.class_counts(plan.files, ledger, counted,

@@ -133,7 +133,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     # three steps were drawn and thrown away, at least; they stay in the statement
     assert release.privacy["events"][0]["count"] == released.steps
     assert release.privacy["steps"] <= released.steps - 2
-    assert release.privacy["epsilon"] == 10.0 and len(release.sample(3)[0]) == 3
+    assert release.privacy["epsilon"] == 10.0 and len(release.arrays(3)[0]) == 3
     steps = [row["step"] for row in run_folder.read(training.root / "metrics.jsonl")]
     assert steps == list(range(1, release.privacy["steps"] + 1))
     assert training.saved[-1] == steps[-1]

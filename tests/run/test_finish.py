@@ -54,7 +54,7 @@ def totals(root):
 def whole(root, steps=STEPS):
     """The release on disk is that of so many steps, and its statement covers the ledger."""
     release, account = lifecycle.load(root), totals(root)
-    assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
+    assert release.privacy["steps"] == steps and len(release.arrays(2)[0]) == 2
     assert release.privacy["epsilon"] >= account.epsilon()
     assert not list((root / "release").glob("*.tmp"))
 

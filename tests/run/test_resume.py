@@ -245,7 +245,7 @@ def test_an_interrupt_leaves_a_release(tmp_path, monkeypatch, capsys):
     assert "stopped at step 2 of 6: you interrupted it" in said
     assert "stopping after this step" in capsys.readouterr().err
     release = lifecycle.load(tmp_path / "run")
-    x, y = release.sample(5)
+    x, y = release.arrays(5)
     assert x.shape == (5, *small_datalens.SPEC.shape) and release.privacy["steps"] == 2
     assert totals(tmp_path / "run").steps == 2
 

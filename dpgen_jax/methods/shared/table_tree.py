@@ -62,8 +62,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.core.types import Array, UserError
-from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
+from dpgen_jax.core.types import Array, UserError, Wanted
+from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public
 
 PARENTS = ("parent", "second")
 """The arrays of a model that name parents; a tree has only the first."""
