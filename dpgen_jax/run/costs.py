@@ -78,6 +78,8 @@ def is_method(what: str | Path, stated: Collection[str]) -> bool:
     Raises:
         UserError: It is neither, or a folder with such arguments.
     """
+    if not isinstance(what, str | Path):
+        raise UserError(f"{what!r} is neither the name of a method nor the folder of a run")
     if what in methods.NAMES:
         return True
     if not Path(what).is_dir():

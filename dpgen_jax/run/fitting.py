@@ -91,7 +91,8 @@ def fit(
         classes: The number of classes of the images.
         schema: The path of a schema file, a dict as `draft_schema` returns it, or a schema. The
             columns that it does not declare are bought under differential privacy, and the whole
-            schema is kept in the run folder as schema.yaml.
+            schema is kept in the run folder as schema.yaml. A schema that declares every column of
+            a file is a file, too.
         out: The run folder; by default runs/METHOD-NAME-TIME.
         resume: Whether to go on with the run in `out`, of which this call repeats the first.
         seed: Repeats a run, without a privacy claim.
@@ -205,6 +206,8 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
         if not alone:
             raise UserError("a DataFrame comes without y and classes: label names a column of it, "
                             "or the schema does")
+        if wrong := next(iter(request.data.keys() - OF_FRAMES), None):
+            raise UserError(f"{wrong} does not apply to a DataFrame; drop it")
         found = reading.of_table(request, raw.Table(raw.FRAME, data), declared=schema)
         return dataclasses.replace(found, remarks=(*found.remarks, ALL_GIVEN))
     if schema is not None or request.data.keys() - {"classes"}:
@@ -228,6 +231,8 @@ class _Quiet(Notices):
 
 
 OPTIONS = typing.get_type_hints(DataOptions)
+OF_FRAMES = {"label", "schema", "unit", "rows_per_unit"}
+"""The options of data that a DataFrame takes; the others are for files and folders."""
 FIELDS = {name: kind for name, kind in typing.get_type_hints(Request).items()
           if name not in (*PARTS, "out", "source")}
 

@@ -117,6 +117,9 @@ def of_table(request: Request, table: Table, rehearsing: bool = False,
     if found.answer is None or found.request.out is None:
         return Reading(found.request, _unread, supposed=found.supposed)
     schema = str(RunFolder(found.request.out).schema.absolute())
+    bought = schemas.of(schema)
+    if bought.spec.label.name:  # a label that is a number has become a column as any other
+        data.require_label(options.label, bought, schema)
     by_schema = dataclasses.replace(options, schema=schema, label=None)
     reading, read = _as_stated(found.request, by_schema), found.missing
     if table.kind == raw.FRAME and read is None:
@@ -159,6 +162,10 @@ def _of_declared_frame(request: Request, table: Table, schema: Any) -> Reading:
 
 def _of_declared_file(request: Request, options: DataOptions, document: Json) -> Reading:
     """A file by a schema that has every column, with what the run has bought itself."""
+    if isinstance(request.data.get("schema"), dict):
+        raise UserError(f"the schema of {request.source} declares every column: write it to a YAML "
+                        f"file, and give {option('schema', 'FILE')}, so that the run can be "
+                        "evaluated and resumed; or give the table as a DataFrame")
     line = (DRAFTED if document.get("read_from_data") else DECLARED).format(
         option("schema", options.schema))
     answer = undeclared.stored(request.out if request.resume else None)

@@ -148,7 +148,7 @@ def reopen(root: Path, config: Json) -> RunFolder:
     if changes := _changes(before, config):
         unknown = [name for name, _, _ in changes if name.startswith("config.")
                    and name.split(".")[1] not in (before.get("config") or {})]
-        if unknown:
+        if unknown and before.get("method") == config.get("method"):
             raise UserError(f"{root} was begun by another version, without {', '.join(unknown)}; "
                             "go on with that version, or start a new run with another "
                             f"{option('out')}")

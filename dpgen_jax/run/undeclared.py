@@ -198,7 +198,8 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
             before anything is spent.
         BudgetExceeded: The budget does not allow the purchase.
     """
-    method = resolve.provisional(request).method
+    of_kind = request.changed(source=request.source or "table")  # a frame has no source
+    method = resolve.provisional(of_kind).method
     root = request.out or default_root(method, safe_name(name))
     waiting = request.resume and RunFolder(root).waiting
     if request.resume and not waiting and (answer := stored(root)) is not None:

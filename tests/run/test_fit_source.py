@@ -1,6 +1,7 @@
 """`fit` and `resume` on files, folders and frames: the same request as the command's, read once."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,12 +111,28 @@ def test_an_image_folder_is_bought_as_by_the_command(begun, tmp_path):
     assert dataset.spec.class_names == ("a", "b", "c")
 
 
+WHOLE = {"columns": {name: {"kind": "categorical", "categories": ["a", "b"]} for name in frame()}}
+
+
+@pytest.mark.parametrize("resumed", [
+    lambda **stated: dg.resume("run", frame(), verbose=False, **stated),
+    lambda **stated: dg.fit(frame(), out="run", resume=True, **OPTIONS | stated)])
+def test_a_schema_that_was_bought_for_one_label_is_not_read_for_another(begun, resumed):
+    dg.fit(frame(), label="late", out="run", **OPTIONS)
+    assert resumed(label="late")[1].spec == resumed()[1].spec
+    assert read_json(Path("run/config.json"))["method"] == "marginals"
+    with pytest.raises(UserError, match="label=ok: .*schema.yaml has the label late"):
+        resumed(label="ok")
+
+
 @pytest.mark.parametrize(("data", "options", "text"), [
     ("cells.cvs", {}, "there is no file or folder 'cells.cvs' here, did you mean 'cells.csv'"),
     ("mixtur", {}, "unknown data set 'mixtur'"),
     ("cells.csv", {"y": [1]}, "a file or folder comes without y"),
     ("cells.csv", {"image_size": 8}, "image_size does not apply to csv"),
     ("cells.csv", {"windowz": 8}, "unknown field 'windowz' of marginals"),
+    ("cells.csv", {"schema": WHOLE}, "declares every column: write it to a YAML file"),
+    (frame(), {"test_fraction": 0.2}, "test_fraction does not apply to a DataFrame"),
     ("cells.csv", {"unit": "code", "rows_per_unit": 2}, "does not cover all rows of a unit")])
 def test_what_does_not_fit_is_refused_before_anything_is_spent(begun, tmp_path, data, options,
                                                                text):

@@ -49,6 +49,7 @@ def test_the_api_is_what_is_listed(capsys):
     ({"resume": True}, "resume=True needs out, the folder"), ({"method": "dpmer"}, "mean 'dpmerf'"),
     ({"classes": None}, "pass accept_uncovered=True"), ({"stepz": 3}, "unknown field 'stepz'"),
     ({"schema": 3}, "schema is a int; give the path"),
+    ({"x": FRAME, "y": None, "classes": None, "image_size": 8}, "image_size does not apply to a"),
     ({"x": FRAME}, "comes without y and classes")])
 def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
     x, y = runs.images()
