@@ -113,6 +113,8 @@ def _in_words(message: str) -> str:
         items = missing[1].replace("(required)", "\0").strip("\0 ").split("\0")
         return "missing: " + ", ".join(
             re.sub(r"^((?:--\S+ )?\S+) (.*)$", r"\1 (\2)", item.strip()) for item in items)
+    message = re.sub(r"^Error parsing (\S+): no type matching \{None\}\|(?:INT|FLOAT) could .* - "
+                     r"<class '(?:int|float)'>: ", r"Error parsing \1: ", message)
     message = re.sub(r"^Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)$",
                      r"\1 \2: a whole number is needed", message)
     return re.sub(r"^Error parsing (\S+): could not convert string to float: (.*)$",

@@ -12,6 +12,7 @@ from dpgen_jax import methods
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, read_json
+from dpgen_jax.presets import choice
 from dpgen_jax.run import reading, undeclared
 
 
@@ -36,7 +37,8 @@ def request_of(root: Path) -> Request:
     method, *words = typed
     words = _without_removed(method, words, root)
     _, stated = train_flags.parse(method, words)
-    request = Request().changed(**train_flags.as_fields(stated), method=method)
+    fields = {"source": choice.DEMONSTRATION[1]} | train_flags.as_fields(stated)
+    request = Request().changed(**fields, method=method)
     if undeclared.stored(root) is None or RunFolder(root).waiting:
         return request
     # What was bought lies in the folder, wherever that is now.

@@ -112,6 +112,9 @@ def call(argv: Sequence[str]) -> Call:
     before = NOTHING if root is None else runs.request_of(root)
     method = method or before.method or ""
     source = parser.peek(words, "--dataset") or before.source
+    if source is None and root is not None:
+        raise UserError(f"the data of {root} were given in Python: go on there by "
+                        f"dpgen_jax.resume({str(root)!r}, DATA)")
     if source is None:
         method = method or choice.DEMONSTRATION[0]
     elif not method:

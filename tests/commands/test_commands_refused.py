@@ -11,7 +11,7 @@ import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
 from dpgen_jax import account, compare, evaluate, features, publish, sample, schema, train
-from dpgen_jax.cli import parser
+from dpgen_jax.cli import parser, train_flags
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import bundle
 from dpgen_jax.run import fitting
@@ -198,3 +198,10 @@ def test_an_unknown_method(call, module):
 def test_fit_is_as_clear(method, fields, message):
     with pytest.raises(UserError, match=message):
         fitting.fit(method, *runs.images(), **fields)
+
+
+@pytest.mark.parametrize(("flag", "said"), [
+    ("--processes", "a whole number"), ("--seed", "a whole number"), ("--alpha", "a number")])
+def test_a_number_that_may_be_left_out_is_refused_in_the_same_words(flag, said):
+    with pytest.raises(UserError, match=f"^{flag} 'x': {said} is needed"):
+        train_flags.call(["dpmerf", flag, "x"])

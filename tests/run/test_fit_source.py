@@ -121,6 +121,8 @@ def test_a_schema_that_was_bought_for_one_label_is_not_read_for_another(begun, r
     dg.fit(frame(), label="late", out="run", **OPTIONS)
     assert resumed(label="late")[1].spec == resumed()[1].spec
     assert read_json(Path("run/config.json"))["method"] == "marginals"
+    with pytest.raises(UserError, match=r"in Python: go on there by dpgen_jax.resume\('run', DATA"):
+        train.command(["--resume", "run"])
     with pytest.raises(UserError, match="label=ok: .*schema.yaml has the label late"):
         resumed(label="ok")
 
