@@ -212,11 +212,7 @@ READER_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One run of the benchmark.
-
-    Attributes:
-        noise: The noise multiplier; None where it follows from epsilon.
-    """
+    """One run of the benchmark; without a noise multiplier that follows from epsilon."""
 
     federation: str
     method: str
