@@ -15,10 +15,12 @@ wrong in each (`codes`). It reads no data, and writes benchmarks/results/claimed
 import dataclasses
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import yaml
 from scipy.stats import binom
 
 from benchmarks import common
@@ -131,17 +133,6 @@ def published(method: str, delta: float = DELTA, **numbers: Any) -> Published:
     return paper
 
 
-def datalens(top_k: int, sigma: float) -> Published:
-    """Return DataLens's accounting for batches of 15."""
-    return published("datalens", aggregate="topk", top_k=top_k, batch=15, sigma=sigma)
-
-
-def gpate(batch: int, sigma: float, sigma_threshold: float) -> Published:
-    """Return G-PATE's accounting for a projection to 10 coordinates."""
-    return published("gpate", aggregate="gnmax", batch=batch, projection=10, sigma=sigma,
-                     sigma_threshold=sigma_threshold)
-
-
 def gswgan(critics: int, sigma: float, method: str = "gswgan") -> Published:
     """Return the accounting of GS-WGAN, or of DPAC, for batches of 32."""
     return published(method, critics=critics, critics_per_step=1, batch=32, sigma=sigma,
@@ -160,32 +151,16 @@ def claims(paper: Published, steps: int) -> dict[str, float]:
 
 
 def conversions() -> list[dict[str, Any]]:
-    """Return a row for each paper: its accounting by either conversion.
+    """Return a row for each entry of conversions.yaml: its accounting by either conversion.
 
     The steps are those that its target allows by the classic conversion, or that the paper ran.
     """
-    cases: list[tuple[str, Published, float, int | None]] = [
-        ("datalens, MNIST, epsilon 1", datalens(200, 5000), 1.0, None),
-        ("datalens, MNIST, epsilon 10 (its table: k 350, sigma 900)",
-         datalens(350, 900), 10.0, None),
-        ("datalens, MNIST, epsilon 10 (its README: k 300, sigma 800)",
-         datalens(300, 800), 10.0, None),
-        ("gpate, MNIST, epsilon 1", gpate(15, 1000, 3000), 1.0, 232),
-        ("gpate, MNIST, epsilon 10", gpate(30, 100, 600), 10.0, None),
-        ("gswgan, MNIST", gswgan(1000, 1.07), 10.0, 20000),
-        ("gswgan, CelebA", gswgan(2543, 0.61135), 10.0, 20000),
-        ("gswgan, federated", federated_gswgan(), 600.0, 30000),
-        ("dpcgan, MNIST", published("dpcgan", records=60000, batch=600, clip=1.1, sigma=1.12), 9.6,
-         30000),
-        ("dpmerf, epsilon 1", published("dpmerf", sigma=5), 1.0, 1),
-        ("dpmerf, epsilon 0.2", published("dpmerf", sigma=25), 0.2, 1),
-        ("dpmerf_ae, MNIST", published("dpmerf_ae", records=60000, batch=500, sigma=0.686), 10.0,
-         2040),
-        ("fedavg_gan, Federated EMNIST",
-         published("fedavg_gan", 1 / 866, clients=866, clients_per_round=10, sigma=0.01,
-                   federated=False), 1e7, 1000)]
     rows = []
-    for name, paper, target, run in cases:
+    entries = yaml.safe_load(Path(__file__).with_name("conversions.yaml").read_text())
+    for name, numbers in entries.items():
+        method, target, run, delta = (numbers.pop(key, None) for key in (
+            "method", "target", "steps", "one_over_delta"))
+        paper = published(method, 1 / delta if delta else DELTA, **numbers)
         allowed = {"steps_allowed": paper.max_steps(target),
                    "steps_allowed_classic": paper.max_steps(target, "classic")}
         steps = run or allowed["steps_allowed_classic"]

@@ -4,8 +4,6 @@ One generator serves all clients, whose records differ, so that an average may h
 does not resemble. The result is quantiles over clients, not the score of one client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +21,6 @@ from dpgen_jax.evaluation.fidelity import (
 QUANTILES = {"least": 0.0, "quarter": 0.25, "median": 0.5, "three_quarters": 0.75, "most": 1.0}
 LEAST_IMAGES = 2
 """A client with fewer images has no covariance, and is left out."""
-
-
 INCEPTION_CLIENTS = 20
 """The most clients that are compared by Inception's 2,048 features, drawn at random: a root of
 their covariances takes seconds for each client."""
@@ -47,13 +43,9 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
 
     Returns:
         `by_client`: quantiles over clients of {fid_features, floor,
-        inception_score_of_real_images}, the last being of the client's real images only, and with
-        `inception` {fid, fid_floor} over at most `INCEPTION_CLIENTS` of them; with `clients` and
-        `fid_clients`, the numbers of clients, of those that have `LEAST_IMAGES` images; and
+        inception_score_of_real_images}, and with `inception` {fid, fid_floor} over at most
+        `INCEPTION_CLIENTS` of them; the numbers of clients that have `LEAST_IMAGES`; and
         `not_covered_by_epsilon`, its keys.
-
-    Raises:
-        UserError: No client has enough images.
     """
     present = y != EMPTY
     x, rows = x[present], _rows_of(clients[present])
@@ -74,7 +66,9 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
             inception(samples), inception(x[order]),
             np.split(inception(x[np.concatenate(compared)]), ends))
         counts["fid_clients"] = len(compared)
-    return {"by_client": {name: _quantiles(values) for name, values in scores.items()} | counts,
+    quantiles = {name: dict(zip(QUANTILES, np.quantile(values, list(QUANTILES.values())).tolist(),
+                                strict=True)) for name, values in scores.items()}
+    return {"by_client": quantiles | counts,
             "not_covered_by_epsilon": [f"by_client.{name}" for name in scores]}
 
 
@@ -91,8 +85,3 @@ def _rows_of(clients: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(clients, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(clients))[:-1])
     return [part for part in parts if len(part) >= LEAST_IMAGES]
-
-
-def _quantiles(values: list[float]) -> dict[str, float]:
-    """Return the named quantiles."""
-    return {name: float(np.quantile(values, share)) for name, share in QUANTILES.items()}

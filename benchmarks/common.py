@@ -212,7 +212,7 @@ def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
         classifiers=tuple(classifiers), optional=())
     part = utility.utility(
         Real(dataset.spec, (dataset.x_test, dataset.y_test), (dataset.x_train, dataset.y_train)),
-        Synthetic(lambda n, seed: release.sample(n, seed=seed)), setting)
+        Synthetic(lambda n, seed: release.arrays(n, seed=seed)), setting)
     return Assessment.of([part], {"seconds": part.seconds}).json()
 
 

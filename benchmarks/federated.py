@@ -164,7 +164,7 @@ def _reader(dataset: data.Dataset, options: Options
                                    options.course)
         return _reads(cnn), f"trained on {public.name}, which is public", ()
     release, rows = _bought(dataset, options)
-    x, y = release.sample(READER_SAMPLES, seed=0)
+    x, y = release.arrays(READER_SAMPLES, seed=0)
     cut = READER_SAMPLES // 10
     cnn = fidelity.train_judge((x[cut:], y[cut:]), (x[:cut], y[:cut]), options.course)
     return _reads(cnn), (f"trained on samples of a release of Fed-Avg GAN on these clients, for "
@@ -212,11 +212,7 @@ READER_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One run of the benchmark.
-
-    Attributes:
-        noise: The noise multiplier; None where it follows from epsilon.
-    """
+    """One run of the benchmark; without a noise multiplier that follows from epsilon."""
 
     federation: str
     method: str
@@ -326,7 +322,7 @@ def measured(case: Case, args: argparse.Namespace, federation: Federation,
              dataset: data.Dataset, cnn: fidelity.Judge, root: Path) -> tuple[dict, np.ndarray]:
     request_of_run, part = request(case, args, federation.dataset, root)
     release = trained(request_of_run, part)
-    x, y = release.sample(args.samples, seed=0)
+    x, y = release.arrays(args.samples, seed=0)
     shown = x[np.argsort(y, kind="stable")][::max(1, args.samples // 100)][:100]
     how = digest([args.samples, args.fast, str(args.inception)])[:6]
     path = request_of_run.out.with_name(f"{request_of_run.out.name}.{how}.json")

@@ -174,9 +174,6 @@ def votes(run: Path) -> dict[str, Any] | None:
 
     These shares depend on private records, belong to the data holder, and are in no release. They
     are written to results here only because the data of benchmarks are public.
-
-    Returns:
-      The shares; None for a run that kept no votes, or had no noise.
     """
     files = RunFolder(run)
     stored = read_json(files.config)

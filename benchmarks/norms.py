@@ -190,11 +190,7 @@ def load(path: Path, like: PyTree) -> tuple[int, list, PyTree]:
 
 
 def follow(s: Study, seed: int, points: int, path: Path) -> list[dict[str, Any]]:
-    """Train, and return the distributions of norms over training.
-
-    Args:
-      path: The checkpoint, from which it goes on where there is one.
-    """
+    """Train on from the checkpoint, if there is one; return the norms over training."""
     key, steps = jax.random.key(seed), s.config.steps
     state, first, rows = start(s, key), 0, []
     if path.exists():

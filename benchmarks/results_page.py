@@ -20,7 +20,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import accelerator, audits, scenes, systems, systems_curves
+from benchmarks import accelerator, audits, scenes, systems
 from benchmarks.common import DATA_NAMES, ROOT, load, markdown, pm_of, results
 from benchmarks.papers import page as papers
 from benchmarks.papers import registry
@@ -406,7 +406,7 @@ def figures(up: str) -> dict[str, Any]:
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
         "comparison": comparison, "audits": audits,
-        "curves_table": systems_curves.curves_table,
+        "curves_table": systems.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
         "embedded": {row["method"]: row for stem in ("", "-changed", "-prototypes")

@@ -60,11 +60,7 @@ def scene(label: int, rng: np.random.Generator) -> Image.Image:
 
 
 def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
-    """Write a data set.
-
-    Args:
-      images: The number of training images, dealt to the classes in equal shares.
-    """
+    """Write a data set, whose training images are dealt to the classes in equal shares."""
     if not 1 <= classes <= int(images * TEST_SHARE):
         raise UserError(f"{images} images of {classes} classes, of which one in "
                         f"{round(1 / TEST_SHARE)} is for testing as well: each class needs one "

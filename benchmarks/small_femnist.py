@@ -35,11 +35,7 @@ def style(rng: np.random.Generator, scrawls: bool) -> dict[str, float]:
 
 def character(digit: np.ndarray, label: int, how: dict[str, float], rng: np.random.Generator
               ) -> np.ndarray:
-    """Return an image float32 [28, 28], ink dark on white paper 1.
-
-    Args:
-      digit: float [8, 8], from 0 to 16, of the digit that stands for the label.
-    """
+    """Return an image float32 [28, 28], dark on paper 1, of a digit float [8, 8] from 0 to 16."""
     turned = np.rot90(digit, _letter(label) // DIGITS + 1 if label >= DIGITS else 0)
     size = round(how["size"] * (0.75 if label >= DIGITS + LETTERS else 1))
     image = Image.fromarray((turned * 255 / 16).astype(np.uint8)).resize(

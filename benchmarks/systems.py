@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from scipy import stats
 
 from benchmarks import common, scenes, training
@@ -200,7 +202,7 @@ def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable
     for r in shown:
         release = load(run(r["method"]))
         # Without labels some systems draw classes as often as the records have them.
-        x, y = release.sample(20, labels=range(min(10, release.spec.classes)), seed=0)
+        x, y = release.arrays(20, labels=range(min(10, release.spec.classes)), seed=0)
         images.append(x[np.argsort(y, kind="stable")])
     labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
     return plots.samples_grid(np.concatenate(images), common.RESULTS /
@@ -230,6 +232,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     script.add_argument("--short", action="store_true", help="new runs take fewer steps")
     script.add_argument("--relation", choices=(REPLACE_ONE, "zero-out"), default=REPLACE_ONE,
                         help="of neighbours; zero-out for methods that have it")
+    script.add_argument("--curves", action="store_true",
+                        help="run nothing, and draw the rows that are there by epsilon")
     script.add_argument("--draw", action="store_true",
                         help="also draw images of the systems, for these data and epsilons")
     args = script.begin(argv)
@@ -282,11 +286,7 @@ def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -
 
 
 def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float) -> dict[str, Any]:
-    """Return a row whose scores are means over its trainings, or `row` of a single one.
-
-    Returns:
-      The row of the mean, with its deviation between trainings; or that of a training that failed.
-    """
+    """Return a row of means over its trainings, or that of a single one or of one that failed."""
     each = [row(args, method, data, epsilon)]
     first = each[0]
     if "error" in first:
@@ -369,6 +369,8 @@ def answers(args: argparse.Namespace, measured: Mapping[str, Any]) -> bool:
 
 def main(argv: list[str] | None = None) -> None:
     args = arguments(argv)
+    if args.curves:
+        return print(draw(common.RESULTS / "systems-curves.png"))
     args.out.mkdir(parents=True, exist_ok=True)
     if args.repeats != 1:
         print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
@@ -432,6 +434,64 @@ def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
                           for name, (classes, images) in scenes.SETS.items())):
         head = head.replace(f"| {short}", f"| {name}")
     return "\n".join([head, rule, *(line.replace("*", "\\*") for line in lines)])
+
+
+# Accuracy by epsilon, of the systems that were run at more than two of them, in the fast evaluation
+# and of replaced records.
+
+Curves = dict[str, dict[float, dict[str, Any]]]
+
+
+def curves(data: str) -> Curves:
+    found: Curves = {}
+    for row in system_rows():
+        if row["dataset"] == data and math.isfinite(epsilon := float(row["epsilon"])):
+            score = row["gen2real"]["cnn"]["accuracy"]
+            found.setdefault(row["method"], {})[epsilon] = {
+                "mean": score["mean"], "fewer": row["steps"] < (row["preset_steps"] or 0),
+                "half": half_width(score["values"]) if "repeats" in row else 0.0}
+    return {method: points for method, points in found.items() if len(points) > 2}
+
+
+def curves_table() -> str:
+    """Returns the accuracies behind the curves."""
+    rows = [(common.DATA_NAMES[data], method, points) for data in DATA
+            for method, points in curves(data).items()]
+    epsilons = sorted({epsilon for _, _, points in rows for epsilon in points})
+
+
+    def cell(point: dict[str, Any] | None) -> str:
+        if point is None:
+            return ""
+        spread = f" ± {point['half']:.3f}" if point["half"] else ""
+        return f"{point['mean']:.3f}{spread}" + "\\*" * point["fewer"]
+
+    return common.markdown(("data", "system", *(f"epsilon {epsilon:g}" for epsilon in epsilons)),
+                    ([data, shown_name(method),
+                      *(cell(points.get(epsilon)) for epsilon in epsilons)]
+                     for data, method, points in rows))
+
+
+def draw(path: Path) -> Path:
+    figure = Figure(figsize=(5.5 * len(DATA), 3.8), dpi=120, layout="constrained")
+    for axes, data in zip(figure.subplots(1, len(DATA), squeeze=False)[0], DATA,
+                          strict=True):
+        found = curves(data)
+        for method, points in found.items():
+            where = sorted(points)
+            axes.errorbar(where, [points[e]["mean"] for e in where],
+                          [points[e]["half"] for e in where], marker="o", markersize=4, capsize=3,
+                          label=method)
+        axes.set(xscale="log", title=common.DATA_NAMES[data], xlabel="epsilon, replace-one",
+                 ylabel="gen2real, CNN")
+        ticks = sorted({epsilon for points in found.values() for epsilon in points})
+        axes.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+        if found:
+            axes.legend(frameon=False)
+    FigureCanvasAgg(figure).print_png(str(path))
+    return path
 
 
 if __name__ == "__main__":

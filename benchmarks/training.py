@@ -40,11 +40,7 @@ def unfinished(run: Path) -> Iterator[None]:
 
 
 def finish(run: Path, method: str, *words: Any) -> Path:
-    """Train a run by the command of a user, or go on with it, unless it is finished.
-
-    Args:
-      run: Its folder; the checkpoints in it are not kept.
-    """
+    """Train a run by the command of a user, or go on with it; checkpoints are not kept."""
     if not is_finished(run):
         resume = ["--resume"] if is_begun(run) else []
         with unfinished(run):

@@ -22,11 +22,7 @@ from dpgen_jax.data.base import Dataset
 
 
 def split(dataset: Dataset, share: float) -> Dataset:
-    """Return the training part, of which a share is the new test part.
-
-    Args:
-        dataset: The data set, whose test part is left out.
-    """
+    """Return the training part, of which a share is the new test part."""
     return parts.hold_out(dataclasses.replace(dataset, x_test=None, y_test=None), share)
 
 

@@ -2,7 +2,8 @@
 
     python -m dpgen_jax.export RUN_OR_RELEASE --out DIR
 
-Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`.
+Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`. It
+is there for methods whose generator is a few arrays: marginals, mixture and prototypes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = parser.parse(Export, argv, "python -m dpgen_jax.export",
                      "Writes a folder that draws the records of a release with NumPy alone, and "
-                     "compares it with the release first; costs no privacy.")
-    from dpgen_jax.release import bundle, guarantee, without_jax
+                     "compares it with the release first; costs no privacy. It is there for "
+                     "marginals, mixture and prototypes; other generators need JAX.")
+    from dpgen_jax.release import bundle, guarantee, standalone
 
     storage.require_local(args.out)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)
-    without_jax.write(release, args.out)
+    standalone.write(release, args.out)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     print(f"draw records with NumPy alone: python {args.out / 'sample.py'} --n 1000 --out "
           f"{'synthetic.csv' if hasattr(release.spec, 'columns') else 'synthetic.npz'}")

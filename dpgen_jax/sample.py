@@ -48,13 +48,13 @@ def command(argv: list[str]) -> None:
                      "Draws synthetic records from a release; costs no privacy.")
     from tqdm import tqdm
 
-    from dpgen_jax.release import bundle, export, files
+    from dpgen_jax.release import bundle, files
 
     storage.require_local(args.out)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)
-    opener = export.opener(args.out, release.spec, args.n)
+    opener = files.opener(args.out, release.spec, args.n)
     sampler = release.stream(args.n, args.label or None, args.seed, args.where or None,
                              args.max_tries)
     with tqdm(total=args.n, unit=" records", disable=None, leave=False) as bar:  # on a terminal

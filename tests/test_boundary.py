@@ -29,8 +29,8 @@ MAY_IMPORT = {
     "core/schema.py": set(),
     # aggregation for a type annotation only
     "core/run_folder.py": {"core", "version"},
-    "core/types.py": {"core.errors", "core.schema", "aggregation"},
-    "core/config.py": {"core.types", "core.files", "core.errors"},
+    "core/types.py": {"core.errors", "core.schema", "core.terms", "aggregation"},
+    "core/config.py": {"core.types", "core.schema", "core.files", "core.errors"},
     "accountant/": {"accountant", "core.terms", "core.files", "core.errors"},
     "private/": {"private", "core.types", "core.errors", "core.terms", "core.arrays", "core.files",
                  "core.hosts",  # which tells other processes what comes, and no record
@@ -51,9 +51,9 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data"},
     "release/": {"release", "methods", "core", "version", "data.table.transform",
-                 "data.table.constraints", "data.table.frames",
+                 "data.table.constraints",
                  "data.table.columns",
-                 "aggregation.single_releases", "accountant.events"},
+                 "accountant.events"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
@@ -62,8 +62,7 @@ MAY_IMPORT = {
     # attacks: they see of a run what its data holder sees, and open nothing
     "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
                "methods", "nets", "presets", "private", "release", "run", "version"},
-    "audit/command_line.py": {"audit", "cli", "core", "data", "methods", "presets"},
-    "audit/__main__.py": {"audit", "cli"},
+    "audit/__main__.py": {"audit", "cli", "core", "data", "methods", "presets"},
     # the server's and the client's own glue; of its files only answer.py opens anything
     "federated/": {"federated", "accountant", "aggregation.noise", "aggregation.mechanism",
                    "core",
@@ -165,10 +164,9 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 
-# Post-processing: what mends, conditions and draws rows, and what is fitted to released counts.
+# Post-processing: what mends rows, all of a release, and what is fitted to released counts.
 PUBLIC_SIDE = (
-    "data/table/constraints.py", "data/table/transform.py", "release/exact.py",
-    "release/sampling.py", "release/standalone/", "release/tracing.py",
+    "data/table/constraints.py", "data/table/transform.py", "release/",
     *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree")))
 HOLD_RECORDS = {"Dataset", "Private", "Records"}
 
@@ -221,7 +219,7 @@ def unsafe(source: str) -> set[str]:
 
 def parses(path: str, source: str) -> bool:
     """Whether a file that is no part of the command line imports the parser of flags."""
-    is_command = "/" not in path or path.startswith("cli/") or path == "audit/command_line.py"
+    is_command = "/" not in path or path.startswith("cli/") or path == "audit/__main__.py"
     return not is_command and any(name.split(".")[0] == "tyro" for name in imports(source, path))
 
 

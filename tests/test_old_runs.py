@@ -43,7 +43,7 @@ def test_a_finished_run_loads_and_is_accounted_for(stored, name, capsys):
     run = stored(name)
     release = dpgen_jax.load(run / "release")
     assert release.privacy["guarantee"] == "(epsilon, delta) replace-one"
-    sample = release.sample(5)
+    sample = release.arrays(5)
     assert len(sample[0] if isinstance(sample, tuple) else sample) == 5
     account.command([str(run)])
     assert f"epsilon {release.privacy['epsilon']:.4g}" in capsys.readouterr().out

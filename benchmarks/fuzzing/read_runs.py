@@ -71,5 +71,5 @@ def account(root: Path) -> dict[str, Any]:
 def release(root: Path) -> dict[str, Any]:
     """`sample RELEASE` and `load`; fields of the configuration may make other networks."""
     loaded = bundle.load(root / "release")
-    x, y = loaded.sample(2, seed=0)
+    x, y = loaded.arrays(2, seed=0)
     return {"x": list(x.shape), "config": dataclasses.is_dataclass(loaded.config), "y": y.tolist()}

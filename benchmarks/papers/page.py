@@ -37,11 +37,7 @@ DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "
 
 
 def preset_of(work: Work) -> tuple[str, str] | None:
-    """Return the method and the preset of a row, of a sweep those that its cells begin from.
-
-    Returns:
-      Their names; None for a row that trains no named preset, or several.
-    """
+    """Return the method and preset of a row or a sweep; None where it trains none or several."""
     if isinstance(work, Training):
         return (work.method, work.preset) if work.known() else None
     if not isinstance(work, Command):
@@ -110,11 +106,7 @@ def _state_bytes(method: str, config: Any, spec: Spec) -> int:
 
 
 def memory_text(row: Row, memory: float = math.inf) -> str:
-    """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller.
-
-    Args:
-      memory: The bytes of memory that there are; nothing is marked if left out.
-    """
+    """Return what a row needs in words, as "18 GB"; "52 GB: disk" where the memory is smaller."""
     needed = state_bytes(row)
     if needed < LEAST:
         return ""
@@ -147,13 +139,7 @@ QUOTES = _quotes()
 
 # The runs with the settings of the papers, system by system, from the results alone.
 
-SYSTEMS = {
-    "gpate": "G-PATE", "datalens": "DataLens", "topagg_sgd": "TopAgg-SGD (DataLens, appendix A)",
-    "gswgan": "GS-WGAN", "gswgan federated": "GS-WGAN, federated", "dpac": "DP-GAN-DPAC",
-    "dpgan": "DP-GAN, a baseline", "pategan": "PATE-GAN, a baseline",
-    "dpcgan": "DP-CGAN, a baseline", "dpmerf": "DP-MERF, a baseline",
-    "fedavg_gan": "Fed-Avg GAN, a baseline"}
-"""The systems of the papers, and the baselines of which papers or codes print settings."""
+SYSTEMS, VOTES, METRICS = common.read_yaml(__file__, "names.yaml").values()
 
 
 def is_sweep(row: Row) -> bool:
@@ -293,11 +279,7 @@ def configurations(row: Row) -> Iterator[Pair]:
 
 
 def changes(row: Row) -> dict[str, tuple[Any, Any]]:
-    """Return the fields of a row's presets that have changed since it was measured.
-
-    Returns:
-      As `changed`; nothing for a row that is not measured, or whose name has a digest.
-    """
+    """Return the fields of a row's presets that changed since it was measured, as `changed`."""
     found: dict[str, tuple[Any, Any]] = {}
     if isinstance(row.work, Command) and row.measured():
         for ran, now in configurations(row):
@@ -319,26 +301,9 @@ def stale_sentence() -> str:
 
 OURS = {f"as_systems.{CNN}": "CNN", f"as_systems.{MLP}": "MLP"}
 """The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
-VOTES = {"votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
-         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
-         "votes.entries that pass without noise": "entries that pass without noise"}
 APART = {"IS": {SCORE: ""}, "in our protocol": OURS, "teachers": VOTES}
 """Columns of some metrics alone, and what these are called there."""
-SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **VOTES,
-         **{metric: f"{name} in our protocol" for metric, name in OURS.items()},
-         "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
-         "average.gen2real.accuracy": "average",
-         "average.gen2real.calibrated_accuracy": "calibrated",
-         "claimed": "as published (dp-accounting)",
-         "claimed_classic": "claimed (classic conversion)",
-         "proven_rotation": "proven, public rotation",
-         "proven_rotation_as_the_paper_says": "with one gradient of 32 fakes, as the paper says",
-         "proven_draws_revealed": "proven, published draws if they become known",
-         "cost.as_published.epsilon": "epsilon as published",
-         "cost.as_published.epsilon_classic": "by the classic conversion",
-         "cost.epsilon_of_ideal_noise": "proven, of ideal noise",
-         "bytes_of_a_step.to_a_client": "bytes to a client",
-         "bytes_of_a_step.from_a_client": "from a client"}
+SHORT = METRICS | VOTES | {metric: f"{name} in our protocol" for metric, name in OURS.items()}
 ALWAYS = (CNN, *OURS, SCORE, *VOTES)
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")

@@ -30,11 +30,7 @@ WITH_WEIGHTS = {"sweep": "--inception-weights", "federated": "--inception"}
 
 def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
         as_it_stands: bool = False) -> Path:
-    """Run a row, or go on with it where it stopped.
-
-    Args:
-      state: Where the state of teachers and critics lies, as `train --state` takes it.
-    """
+    """Run a row, or go on with it where it stopped, with the state where `train --state` has it."""
     if isinstance(row.work, Nothing):
         raise UserError(f"{row.name} cannot be run: {row.work.why}")
     if not row.work.known():

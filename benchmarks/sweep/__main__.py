@@ -125,11 +125,7 @@ def evaluated(one: Job, run: Path, words: list[str]) -> dict[str, Any]:
 
 def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, first: bool
              ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Train and evaluate one run.
-
-    Args:
-      first: Whether real records are measured too, for comparison; they are the same in all runs.
-    """
+    """Train and evaluate one run; the first one measures real records too, which are the same."""
     run = args.out / one.folder / str(number)
     stated = [] if args.state == "device" else ["--state", args.state]
     training.finish(run, one.method, *one.words, *stated)

@@ -51,11 +51,7 @@ class Job:
 
 
 def job(sweep: Sweep, cell: Cell) -> Job:
-    """Parse a cell as the training parses its flags.
-
-    Returns:
-      The job; what only the sweep's method has is left out where the cell is of another.
-    """
+    """Parse a cell as the training does, without fields that its method does not have."""
     settings = {**sweep.settings, **cell.settings}
     method = settings.pop("method", sweep.method)
     foreign = _fields(sweep.method) - _fields(method)
@@ -223,11 +219,7 @@ class Cell:
         return label(self.point)
 
     def at(self, field: str, value: str, is_named: bool) -> Cell:
-        """Return the cell with another value of a field.
-
-        Returns:
-          The cell; what the paper prints is left out where its own value was another.
-        """
+        """Return the cell with another value of a field, without what is printed for its own."""
         point = {name: part for name, part in self.point.items() if name != field}
         if is_named:
             point[field] = value
@@ -237,11 +229,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Configurations of a method that are compared.
-
-    Attributes:
-      settings: Flags of the training that all cells share, by field.
-    """
+    """Configurations of a method that are compared, with flags that all of them share."""
 
     method: str
     source: str

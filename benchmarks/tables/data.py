@@ -15,7 +15,7 @@ from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parts import held_out_hashes
 from dpgen_jax.data.table import schema, tables, transform
 from dpgen_jax.data.table.parsing import Coded
-from dpgen_jax.release import export
+from dpgen_jax.release import files
 
 # Tables whose law is known: public functions of a public seed, so that no row is anybody's.
 #
@@ -226,11 +226,7 @@ def load(name: str, part: str = "test") -> Dataset:
 
 
 def validation(name: str, index: int) -> Dataset:
-    """Load one of the validation parts of a table: together they are its training rows.
-
-    Returns:
-      The training rows of the other parts, and those of this one in place of test rows.
-    """
+    """Load a table with one of four parts of its training rows, by index, in place of test rows."""
     found = SOURCES[name].load()
     ranks = np.ascontiguousarray(held_out_hashes(found.x_train,
                                                  found.y_train)[:, :8]).view("<u8")[:, 0]
@@ -243,7 +239,7 @@ def validation(name: str, index: int) -> Dataset:
 def write(dataset: Dataset, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
-    export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
+    files.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
     (folder / "schema.yaml").write_text(json.dumps(document(dataset.spec), indent=1))
 
 
@@ -262,11 +258,7 @@ def _entries(column: Column) -> dict[str, Any]:
 
 
 def read(path: Path, spec: TableSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Read synthetic rows back by the schema.
-
-    Returns:
-      Encoded rows float32 [n, F] and labels int32 [n].
-    """
+    """Read synthetic rows by the schema: encoded float32 [n, F], and labels int32 [n]."""
     declared = schema.read(str(path.with_name("schema.yaml")))
     found = tables.csv(str(path), dataclasses.replace(declared, spec=spec))
     return found.x_train, found.y_train

@@ -26,11 +26,7 @@ from dpgen_jax.data.base import Dataset
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """The time and memory that a process took.
-
-    Attributes:
-      peak_bytes: The most memory that it held.
-    """
+    """The time that a process took, and the most memory that it held."""
 
     wall_seconds: float
     cpu_seconds: float

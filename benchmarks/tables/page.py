@@ -195,11 +195,7 @@ def heading(*cells: str) -> str:
 
 
 def scale(up: str) -> str:
-    """Return the time and memory that a million rows take, or nothing if that is not measured.
-
-    Args:
-      up: What leads from the page to the root.
-    """
+    """Return the time and memory that a million rows take, or nothing if that is not measured."""
     def row(stem: str, cell: Results) -> list[object]:
         made = [run for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{stem}.json)"

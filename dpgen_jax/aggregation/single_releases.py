@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -132,7 +132,7 @@ def laplace_scale_for(epsilon: float, l1_sensitivity: int) -> Fraction:
 
 def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits: BitSource,
                  rows_per_unit: int = 0) -> np.ndarray:
-    """Releases the noisy number of records of each class.
+    """Releases the noisy number of records of each class: int64 [C], may be negative.
 
     A label outside 0..C - 1, as of an empty slot, is in no count. Of two classes it is in the
     first: how many slots are empty is private, and one count less is drawn for half the noise.
@@ -140,9 +140,6 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
     Args:
         labels: Sealed labels int [n].
         rows_per_unit: k, where the unit is a subject, of whom at most k labels are there; else 0.
-
-    Returns:
-        int64 [C], may be negative.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A replaced label lowers
@@ -182,21 +179,6 @@ def class_counts_sensitivity(classes: int, rows_per_unit: int = 0) -> int:
 def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:
     """Returns the cost of `class_counts`."""
     return EpsilonDeltaEvent(epsilon, mechanism="discrete-laplace class counts")
-
-
-def class_prior(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns shares of the classes that sum to 1, from noisy counts.
-
-    Each class counts as at least one record, so that none is lost to its noise.
-
-    Args:
-        counts: Noisy counts [C].
-
-    Returns:
-        float64 [C].
-    """
-    floored = np.maximum(np.asarray(counts, np.float64), 1.0)
-    return floored / floored.sum()
 
 
 # Two bins an octave: the noise of a bin does not depend on its width, so finer bins would drown.
@@ -429,13 +411,10 @@ class Survey:
         return low
 
     def kind_counts(self, codes: Private[np.ndarray], cells: int, bits: BitSource) -> np.ndarray:
-        """Releases the noisy counts of the kinds of each column, once.
+        """Releases the noisy counts of the kinds of each column, once: int64 [K, cells].
 
         Args:
             codes: Sealed cells int [n, K], 0..cells - 1.
-
-        Returns:
-            int64 [K, cells].
 
         Raises:
             UserError: There are more columns or cells than `events` charges.

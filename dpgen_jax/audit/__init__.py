@@ -112,6 +112,6 @@ def command(argv: list[str]) -> int | None:
     Raises:
         UserError: Bad arguments, and from the audits.
     """
-    from dpgen_jax.audit import command_line
+    from dpgen_jax.audit import __main__
 
-    return command_line.command(argv)
+    return __main__.command(argv)

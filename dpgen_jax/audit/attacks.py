@@ -534,21 +534,16 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
     It fails where the claim is exceeded at a confidence of 1 - `ALARM`.
     """
     mu, n = gaussian_mu(events), len(scores.zeros)
-
-    def add(measure: str, claimed: float, value: Value) -> None:
+    claims: list[tuple[str, float, Value]] = [("mu", mu, mu_of)] if mu is not None else [
+        (f"epsilon at delta {delta:g}", composition.epsilon_of(events, delta), epsilon_of(delta))
+        for delta in DELTAS]
+    for measure, claimed, value in claims:
         shown, alarm = (float(np.max(certified(scores.zeros, scores.ones, value, alpha)))
                         for alpha in (SHOWN, ALARM))
         reach = in_reach(promised(events), n, SHOWN, value)
         found.found(check, alarm <= claimed, f"{detail}, {n} trials of each sum, of which the best "
                     f"test would certify {reach:.3g}", measure=measure, claimed=claimed,
                     certified=shown, confidence=1 - SHOWN)
-
-    if mu is not None:
-        add("mu", mu, mu_of)
-        return
-    for delta in DELTAS:
-        add(f"epsilon at delta {delta:g}", composition.epsilon_of(events, delta),
-            epsilon_of(delta))
 
 
 def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str

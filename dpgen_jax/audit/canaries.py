@@ -82,10 +82,6 @@ from dpgen_jax.core.errors import option
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserError
 
-Ratio = Callable[[Array, Array, Array], Array]
-"""From what is left of a sum float32 [B, D] without the others, and what a canary adds for tails
-and for heads, float32 [B, D], to the ratio [] of heads."""
-
 
 def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) -> Array:
     """Returns the ratios [N] of canaries that have a coordinate of their own.
@@ -116,8 +112,6 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
         rate: The chance that a canary is counted; 1 where the noise is Laplace.
     """
     everyone = jnp.arange(len(queried))
-    ratio: Ratio = (laplace_ratio(noise) if isinstance(noise, DiscreteLaplace)
-                    else gaussian_ratio(attacks.gaussian(noise).sigma, rate))
 
     def middle(total: Array, i: Array) -> tuple[Array, None]:
         return total + rate * queried[i] * added(i).mean(0), None
@@ -126,26 +120,21 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
 
     def one(i: Array) -> Array:
         tails, heads = added(i)
-        return ratio(noised - (others - rate * queried[i] * (tails + heads) / 2), tails, heads)
+        left = noised - (others - rate * queried[i] * (tails + heads) / 2)  # without the others
+        return _ratio(noise, rate, left, tails, heads)
 
     return lax.map(one, everyone)
 
 
-def laplace_ratio(noise: DiscreteLaplace) -> Ratio:
-    """Returns the ratio under Laplace noise: for each entry, the ratio of its two laws."""
-    return lambda left, tails, heads: jnp.sum(
-        jnp.abs(left - tails) - jnp.abs(left - heads)) / noise.scale
-
-
-def gaussian_ratio(sigma: float, rate: float) -> Ratio:
-    """Returns the ratio under Gaussian noise, of a canary that is counted with a chance."""
-    def ratio(left: Array, tails: Array, heads: Array) -> Array:
-        apart = heads - tails
-        direction = apart / jnp.sqrt(jnp.sum(apart * apart))
-        z, a, b = (jnp.sum(x * direction) / sigma for x in (left, heads, tails))
-        return _gaussian(z, a, b, rate)
-
-    return ratio
+def _ratio(noise: Noise, rate: float, left: Array, tails: Array, heads: Array) -> Array:
+    """The ratio [] of heads, by what a canary adds for tails and for heads, float32 [B, D]."""
+    if isinstance(noise, DiscreteLaplace):  # for each entry, the ratio of its two laws
+        return jnp.sum(jnp.abs(left - tails) - jnp.abs(left - heads)) / noise.scale
+    apart = heads - tails
+    direction = apart / jnp.sqrt(jnp.sum(apart * apart))
+    sigma = attacks.gaussian(noise).sigma
+    z, a, b = (jnp.sum(x * direction) / sigma for x in (left, heads, tails))
+    return _gaussian(z, a, b, rate)
 
 
 def _gaussian(z: Array, heads: Array, tails: Array, rate: float) -> Array:
@@ -264,8 +253,7 @@ class Canaries:
     def added(self, i: Array, step: Array) -> Array:
         """Returns what canary i adds for tails and for heads: float32 [2, B, D]."""
         add = adder(self.mechanism)
-        pair = self.pair(i, step)
-        return jnp.stack([add(jax.random.key(0), pair[0]), add(jax.random.key(0), pair[1])]
+        return jnp.stack([add(jax.random.key(0), message) for message in self.pair(i, step)]
                          ).astype(jnp.float32)
 
     def answer(self, key: Array, unit: PyTree, records: Records, query: Query) -> Array:

@@ -157,20 +157,18 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
         step = audit_canaries.of_pairs(pairs)
         return step if steps == 1 else lambda x: step(step(x))
 
-    def add(what: str, right: int, tried: int) -> None:
+    guessed = {attack: (int(((score[n:] > score[:n]) == (made.coins > 0)).sum()), 1)
+               for attack, score in membership.attack_scores(
+                   candidates, released, reference).items()}
+    best = max(right for right, _ in guessed.values())
+    guessed[f"the best of these {len(guessed)} attacks"] = best, len(guessed)
+    for what, (right, tried) in guessed.items():
         alarm = audit_canaries.rejected(promise(curve), n, n, right,
                                         ALARM / len(membership.ATTACKS))
         found.found(f"{name}: samples alone, {what}", not alarm,
                     f"{right} of {n} guesses are right", measure=f"epsilon at delta {delta:g}",
                     claimed=epsilon, confidence=1 - SHOWN, certified=audit_canaries.certified(
                         lambda least: promise([(least, delta)]), n, n, right, SHOWN / tried))
-
-    guessed = {attack: int(((score[n:] > score[:n]) == (made.coins > 0)).sum())
-               for attack,
-               score in membership.attack_scores(candidates, released, reference).items()}
-    for attack, right in guessed.items():
-        add(attack, right, 1)
-    add(f"the best of these {len(guessed)} attacks", max(guessed.values()), len(guessed))
 
 
 def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:

@@ -41,12 +41,6 @@ class Picked:
     """
 
     def __init__(self, base: np.ndarray, rows: np.ndarray):
-        """Picks rows.
-
-        Args:
-            base: The array [n, ...], which must not change.
-            rows: int [m], which of its rows.
-        """
         self.base, self.rows = base, rows
         self.shape = (len(rows), *base.shape[1:])
         self.dtype, self.ndim = base.dtype, base.ndim
@@ -57,11 +51,7 @@ class Picked:
         return len(self.rows)
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """Reads some rows.
-
-        Args:
-            rows: Which: a number, a slice, or an array of numbers or of bool.
-        """
+        """Reads some rows: by a number, a slice, or an array of numbers or of bool."""
         read: np.ndarray = self.base[self.rows[rows]]
         return read
 
@@ -71,14 +61,9 @@ class Picked:
 
 
 def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of an array, which stay where they lie.
+    """Returns rows of an array [n, ...], by bool [n], as a `Picked`: they stay where they lie.
 
-    Args:
-        array: [n, ...], which must not change, or rows that were picked before.
-        rows: bool [n], which of them.
-
-    Returns:
-        A `Picked`, which can be read row by row like an array.
+    The array must not change; it may be rows that were picked before.
     """
     base, known = ((array.base, array.rows) if isinstance(array, Picked)
                    else (array, np.arange(len(array))))
@@ -91,11 +76,7 @@ def readable(array: Any) -> np.ndarray:
 
 
 def mapping(array: Any) -> mmap.mmap | None:
-    """Returns the mapped file that an array lies in, if it is read only; None for any other.
-
-    Args:
-        array: An array, or rows that were picked.
-    """
+    """Returns the mapped file that an array lies in, if it is read only; None for any other."""
     read_only = False
     while isinstance(array, np.ndarray | Picked):
         read_only |= isinstance(array, np.memmap) and array.mode == "r"
@@ -106,8 +87,7 @@ def mapping(array: Any) -> mmap.mmap | None:
 def forget(array: Any) -> None:
     """Frees the memory into which a mapped file was read; the file can be read again.
 
-    Args:
-        array: Any array; one that lies in no file stays as it is.
+    An array that lies in no file stays as it is.
     """
     lies_in = mapping(array)
     if lies_in is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -117,9 +97,7 @@ def forget(array: Any) -> None:
 def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
     """Yields the places of rows, as many at a time as `BLOCK` has; frees what was read before.
 
-    Args:
-        array: [n, ...], or rows that were picked.
-        rows: How many are read in all; by default each once.
+    `rows` is how many are read in all; by default each once.
     """
     step = max(1, BLOCK * len(array) // max(1, array.nbytes))
     for first in range(0, len(array) if rows is None else rows, step):
@@ -128,14 +106,7 @@ def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
 
 
 def check_images(part: str, x: np.ndarray) -> np.ndarray:
-    """Checks the shape of images.
-
-    Args:
-        part: What an error calls them.
-        x: Images [n, H, W] or [n, H, W, ch].
-
-    Returns:
-        Images [n, H, W, ch] of 1 or 3 channels.
+    """Returns images [n, H, W] or [n, H, W, ch] as [n, H, W, ch] of 1 or 3 channels.
 
     Raises:
         UserError: For any other shape.
@@ -150,14 +121,9 @@ def check_images(part: str, x: np.ndarray) -> np.ndarray:
 
 def check_labels(part: str, y: np.ndarray, n: int, classes: int | None = None, *,
                  empty: np.ndarray | None = None) -> None:
-    """Checks labels.
+    """Checks that labels [n] are integers of the declared classes; None: from 0 on.
 
-    Args:
-        part: What an error calls them.
-        y: Labels [n], integers.
-        n: The number of records.
-        classes: The number of declared classes; None: any label from 0 on.
-        empty: bool [n], the records that are empty slots, whose labels are not looked at.
+    `empty`, bool [n], has the records that are empty slots, whose labels are not looked at.
 
     Raises:
         UserError: For another shape or type, and for a label outside the declared classes.
@@ -177,12 +143,9 @@ def check_labels(part: str, y: np.ndarray, n: int, classes: int | None = None, *
 
 
 def check_unit_range(part: str, x: np.ndarray, tolerance: float = 0.0) -> None:
-    """Checks that all values are numbers in [0, 1].
+    """Checks that all values [n, ...] are numbers in [0, 1], or at most `tolerance` beyond.
 
-    Args:
-        part: What an error calls the records.
-        x: Records [n, ...], float, which are read in blocks where they lie in a mapped file.
-        tolerance: How far beyond 0 and 1 a value may lie.
+    Rows of a mapped file are read in blocks.
 
     Raises:
         UserError: Naming the first row with another value; NaN is one.
@@ -203,16 +166,9 @@ AT_ONCE = 2**22
 
 def digests_of(messages: Iterable[Any], size: int, *, key: bytes = b"",
                person: bytes = b"") -> np.ndarray:
-    """Returns the BLAKE2b digests of messages.
+    """Returns the BLAKE2b digests of messages: uint8 [n, size], size a multiple of 8.
 
-    Args:
-        messages: The messages, bytes or alike.
-        size: The bytes of a digest, a multiple of 8.
-        key: The secret key, if there is one.
-        person: What the digests are for, where other ones are of the same messages.
-
-    Returns:
-        uint8 [n, size].
+    `person` says what the digests are for, where other ones are of the same messages.
     """
     made = b"".join(hashlib.blake2b(message, digest_size=size, key=key, person=person).digest()
                     for message in messages)
@@ -220,11 +176,7 @@ def digests_of(messages: Iterable[Any], size: int, *, key: bytes = b"",
 
 
 def digest_rows(*columns: np.ndarray) -> Iterator[memoryview]:
-    """Yields the bytes of each row: those of all its values in their order.
-
-    Args:
-        columns: Arrays [n, ...] of any types, or rows that were picked of such.
-    """
+    """Yields the bytes of each row of columns [n, ...]: those of all its values in their order."""
     n = len(columns[0])
     step = max(1, AT_ONCE * n // max(1, sum(column.nbytes for column in columns)))
     for start in range(0, n, step):
@@ -238,28 +190,17 @@ def digest_rows(*columns: np.ndarray) -> Iterator[memoryview]:
 
 
 def order_of_digests(digests: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
-    """Returns the places of digests in the order of their bytes; equal ones keep theirs.
+    """Returns the places of digests uint8 [n, m] in the order of their bytes: int64 [n].
 
-    Args:
-        digests: uint8 [n, m], m a multiple of 8.
-        last: bool [n], which of them lie behind all others, in the same order; None for none.
-
-    Returns:
-        int64 [n].
+    Equal ones keep theirs. m is a multiple of 8. `last`, bool [n], has those that lie behind all
+    others, in the same order.
     """
     words = np.ascontiguousarray(digests).view(">u8").T[::-1]
     return np.lexsort(words if last is None else (*words, last))
 
 
 def counted_before(digests: np.ndarray) -> np.ndarray:
-    """Returns for each digest how many equal ones lie before it.
-
-    Args:
-        digests: uint8 [n, m], m a multiple of 8.
-
-    Returns:
-        int64 [n].
-    """
+    """Returns how many equal digests, of uint8 [n, m], lie before each: int64 [n]."""
     at = order_of_digests(digests)
     new = np.ones(len(at), bool)
     new[1:] = (digests[at[1:]] != digests[at[:-1]]).any(1)

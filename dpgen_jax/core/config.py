@@ -10,15 +10,15 @@ import re
 import types
 import typing
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.schema import later as later
 from dpgen_jax.core.types import UserError
 
-T = TypeVar("T")
 Moments = Literal["float32", "bfloat16"]
 Compute = Literal["float32", "bfloat16"]
 State = Literal["device", "host", "disk"]
@@ -49,8 +49,6 @@ class Runtime:
     """devices to use; 0: all, and of a CPU as many as the method is faster on"""
     chunk: int = 0
     """teachers in one batched product; 0: chosen for the device"""
-    parallel: Literal["shard_map", "pmap"] = "shard_map"
-    """how the per-device function is mapped over devices"""
     moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
     compute: Compute = "float32"
@@ -148,16 +146,6 @@ class Evaluation:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"--{name} is {value}; give 1 or more")
-
-
-def later(default: T) -> T:
-    """Returns a field of a configuration that earlier versions did not have.
-
-    It is written where it is not the default, so that the runs of earlier versions go on. The
-    default must be what they did.
-    """
-    field: T = dataclasses.field(default=default, metadata={"later": True})
-    return field
 
 
 def to_json(value: object) -> Any:

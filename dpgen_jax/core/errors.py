@@ -17,6 +17,8 @@ MAX_COMPARED = 1000
 """Most known names that an unknown one is compared with."""
 LIKE = 0.65
 """The least share of letters in common that makes two names similar."""
+MAX_LISTED = 20
+"""The limit of names that a message lists."""
 
 
 class UserError(ValueError):
@@ -59,6 +61,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     candidates = itertools.islice(known, MAX_COMPARED) if len(name) <= 100 else ()
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=LIKE)
     return f", did you mean {close[0]!r}?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Returns the names with commas between them; of many the first, and the number of the others.
+
+    Args:
+        names: Any texts.
+    """
+    printable = [name if name.isprintable() else repr(name) for name in names]
+    more = f" and {len(printable) - MAX_LISTED:,} more" if len(printable) > MAX_LISTED else ""
+    return ", ".join(printable[:MAX_LISTED]) + more
+
+
+def quoted(text: str) -> str:
+    """Returns a text in quotes, with control characters escaped; of a long one the beginning.
+
+    Args:
+        text: Any text.
+    """
+    return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"
 
 
 P = ParamSpec("P")

@@ -56,8 +56,6 @@ class BatchPlace(NamedTuple):
 
     Attributes:
         coordinator: HOST:PORT of process 0.
-        processes: How many there are in all.
-        process_id: The number of this one.
     """
 
     coordinator: str
@@ -65,36 +63,28 @@ class BatchPlace(NamedTuple):
     process_id: int
 
 
-def place_in_batch_system(seconds: int) -> BatchPlace | None:
-    """Returns this process's place; None where this version of JAX does not report it.
+def place_in_batch_system(seconds: int) -> BatchPlace:
+    """Returns the place of this process, which a batch system started.
 
-    Args:
-        seconds: How long a system may take to name the machine of process 0.
+    `seconds` is how long a system may take to name the machine of process 0.
 
     Raises:
-        UserError: No system started this process, or it does not answer.
+        UserError: No system started this process, or it or this version of JAX does not answer.
     """
-    try:  # JAX has no public form of it
-        from jax._src.clusters import ClusterEnv
-
-        detect = ClusterEnv.auto_detect_unset_distributed_params
-    except (ImportError, AttributeError):
-        return None
+    instead = (f"give {option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
+               f"{option('process_id', 'I')}")
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     try:
-        coordinator, processes, process_id, _ = detect(address, None, None, None, None, seconds)
-    except TypeError:
-        return None
+        from jax._src.clusters import ClusterEnv  # JAX has no public form of it
+
+        coordinator, processes, process_id, _ = ClusterEnv.auto_detect_unset_distributed_params(
+            address, None, None, None, None, seconds)
     except Exception as error:  # of as many kinds as there are systems
         raise UserError(f"{option('coordinator', 'auto')}: the batch system does not say which "
-                        f"process this is ({one_line(error, 200)}); give "
-                        f"{option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
-                        f"{option('process_id', 'I')}") from error
+                        f"process this is ({one_line(error, 200)}); {instead}") from error
     if coordinator is None or processes is None or process_id is None:
         raise UserError(f"{option('coordinator', 'auto')} finds no SLURM step, Open MPI, "
-                        "Kubernetes or TPU pod that started this process; give "
-                        f"{option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
-                        f"{option('process_id', 'I')}")
+                        f"Kubernetes or TPU pod that started this process; {instead}")
     return BatchPlace(coordinator, processes, process_id)
 
 
@@ -111,10 +101,7 @@ class Arrival:
     """A process as it presents itself.
 
     Attributes:
-        process: Its number.
         processes: How many it expects in all.
-        version: Of JAX.
-        flags: Its flags and their values, without those that may differ.
         threads: By how many threads XLA would split the products of a CPU there.
     """
 
@@ -126,11 +113,7 @@ class Arrival:
 
 
 def flags(words: Sequence[str]) -> dict[str, str]:
-    """Returns the flags of a command and their values, without those that may differ.
-
-    Args:
-        words: The words of the command.
-    """
+    """Returns the flags of a command and their values, without those that may differ."""
     values: dict[str, str] = {}
     name = ""
     for word in words:
@@ -157,11 +140,6 @@ class Met(NamedTuple):
 
 def meet(place: str, mine: Arrival, seconds: float) -> Met:
     """Waits until all processes of the run have come.
-
-    Args:
-        place: HOST:PORT of process 0.
-        mine: This process.
-        seconds: How long, at most.
 
     Returns:
         The connections to the others, and what all have agreed on.
@@ -370,8 +348,6 @@ class Team:
     """This process's knowledge of its run's processes: one a process, as is JAX's own runtime.
 
     Attributes:
-        count: How many there are.
-        index: The number of this one.
         machines: On how many machines they run.
         signal: The signal to stop that another process got and reported to the leader.
         ended: Whether all processes know that the run has ended, so that one may leave.
@@ -387,9 +363,8 @@ class Team:
 def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     """Joins the processes of a run; it must run before JAX touches a backend.
 
-    Args:
-        hosts: Where they meet; nothing is done for one process.
-        words: The words of the command, which must be the same for all.
+    `words` are those of the command, which must be the same for all. Of one process nothing is
+    done.
 
     Raises:
         UserError: Where they do not meet.
@@ -401,19 +376,19 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     # Otherwise JAX would catch SIGTERM, and the run would not notice it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    place = _place(hosts)
-    if place:
+    if hosts.processes and hosts.process_id is not None:
+        place = BatchPlace(hosts.coordinator, hosts.processes, hosts.process_id)
         seconds = hosts.join_seconds
-        Team.connections, most = meet(place.coordinator, Arrival(
-            place.process_id, place.processes, jax.__version__, flags(words), threads()),
-            max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
-        # The public state is computed by each process for itself, and must be the same on all.
-        os.environ[THREADS] = str(most)
+    else:
+        place = place_in_batch_system(LONGEST_START)
+        seconds = max(hosts.join_seconds, LONGEST_START)
+    Team.connections, most = meet(place.coordinator, Arrival(
+        place.process_id, place.processes, jax.__version__, flags(words), threads()), seconds)
+    # The public state is computed by each process for itself, and must be the same on all.
+    os.environ[THREADS] = str(most)
     try:
-        coordinator, processes, number = place or (None, None, None)
-        jax.distributed.initialize(
-            coordinator, processes, number, initialization_timeout=LONGEST_START,
-            heartbeat_timeout_seconds=DEAD_AFTER)
+        jax.distributed.initialize(*place, initialization_timeout=LONGEST_START,
+                                   heartbeat_timeout_seconds=DEAD_AFTER)
         Team.count, Team.index = jax.process_count(), jax.process_index()
         # Here all are at the same point: later one may read its data for minutes longer.
         jax.devices()
@@ -441,16 +416,6 @@ def threads() -> int:
     return max(int(number) if number else files.cores(), devices)
 
 
-def _place(hosts: Hosts) -> BatchPlace | None:
-    """Returns the place of this process, as the user or the batch system says; None: JAX finds it.
-
-    Raises: UserError.
-    """
-    if hosts.coordinator and hosts.processes and hosts.process_id is not None:
-        return BatchPlace(hosts.coordinator, hosts.processes, hosts.process_id)
-    return place_in_batch_system(LONGEST_START)
-
-
 def count() -> int:
     """Returns the number of processes."""
     return Team.count
@@ -469,10 +434,7 @@ def leads() -> bool:
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
     """Sends an order to the other processes: the next thing that all do.
 
-    Args:
-        order: What to do.
-        words: JSON values that it needs.
-        **arrays: Arrays of the host that it needs.
+    It carries JSON values (`words`) and arrays of the host.
     """
     if count() == 1:
         return
@@ -483,13 +445,9 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
 
 
 def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Waits for the leader's next order.
+    """Waits for the leader's next order, and returns it with its words and its arrays.
 
-    Args:
-        signal: A signal to stop that this process got; it is reported to the leader.
-
-    Returns:
-        The order, its words and its arrays.
+    A signal to stop that this process got is reported to the leader.
     """
     size = int(_exchange(np.array([0, signal or 0], np.int32))[0, 0])
     content, arrays = _unpacked(_sent(b"", size))
@@ -503,11 +461,7 @@ def signal_of_others() -> int | None:
 
 
 def gather(value: object) -> list[Any]:
-    """Returns a JSON value of each process, on all of them, in order.
-
-    Args:
-        value: This process's own.
-    """
+    """Returns a JSON value of each process, on all of them, in order."""
     if count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -520,10 +474,6 @@ def gather(value: object) -> list[Any]:
 
 def agree(what: str, value: str) -> None:
     """Refuses processes that differ.
-
-    Args:
-        what: What they must agree on, as the error calls it.
-        value: This process's own.
 
     Raises:
         UserError: On all of them, naming those that differ from the leader.
@@ -538,33 +488,22 @@ def agree(what: str, value: str) -> None:
 
 def _exchange(row: np.ndarray) -> np.ndarray:
     """Returns an array of each process, [processes, ...], on all of them."""
-    return _ways().gather(row)
+    return _together(adds=False)(row)
 
 
 def _sent(parcel: bytes, size: int) -> bytes:
     """Returns the leader's parcel, on all."""
     room = np.zeros(_room(size), np.uint8)
     room[:len(parcel)] = np.frombuffer(parcel, np.uint8)
-    return _ways().add(room).tobytes()[:size]
-
-
-class _Ways(NamedTuple):
-    """The ways by which processes talk.
-
-    Attributes:
-        gather: From an array of each to [processes, ...], on all.
-        add: From an array of each to their sum, on all.
-    """
-
-    gather: Callable[[np.ndarray], np.ndarray]
-    add: Callable[[np.ndarray], np.ndarray]
+    return _together(adds=True)(room).tobytes()[:size]
 
 
 @functools.cache
-def _ways() -> _Ways:
-    """Opens the ways, by one device of each process.
+def _together(adds: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from an array of each process to all of them, or to their sum, on all.
 
-    JAX's own functions (`multihost_utils`) copy what is sent to every device of a process.
+    One device of each process takes part. JAX's own functions (`multihost_utils`) need as many
+    devices of each process, and copy what is sent to every one of them.
     """
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
@@ -573,19 +512,15 @@ def _ways() -> _Ways:
               for process in range(count())]
     mesh = jax.make_mesh((count(),), ("processes",), axis_types=(AxisType.Auto,), devices=firsts)
     of_each = NamedSharding(mesh, PartitionSpec("processes"))
+    together = jax.jit(lambda rows: rows.sum(0, dtype=rows.dtype) if adds else rows,
+                       out_shardings=NamedSharding(mesh, PartitionSpec()))
 
-    def way(function: Callable) -> Callable[[np.ndarray], np.ndarray]:
-        together = jax.jit(function, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    def talk(row: np.ndarray) -> np.ndarray:
+        here = jax.device_put(row[None], firsts[Team.index])
+        rows = jax.make_array_from_single_device_arrays((count(), *row.shape), of_each, [here])
+        return np.asarray(together(rows).addressable_data(0))
 
-        def talk(row: np.ndarray) -> np.ndarray:
-            here = jax.device_put(row[None], firsts[Team.index])
-            rows = jax.make_array_from_single_device_arrays(
-                (count(), *row.shape), of_each, [here])
-            return np.asarray(together(rows).addressable_data(0))
-
-        return talk
-
-    return _Ways(way(lambda rows: rows), way(lambda rows: rows.sum(0, dtype=rows.dtype)))
+    return talk
 
 
 def _room(size: int) -> int:
@@ -621,11 +556,7 @@ def gone() -> str:
 
 @contextlib.contextmanager
 def leading(code: Callable[[], int]) -> Iterator[None]:
-    """Sends the end of the run, and its exit code, to the others, which wait for orders.
-
-    Args:
-        code: The exit code of a run that ends without an error.
-    """
+    """Sends the end of the run, and its exit code, to the others, which wait for orders."""
     Team.signal, Team.ended = None, False
     try:
         yield
@@ -647,9 +578,6 @@ def end_at_once(code: int) -> None:
 
     During a joint computation the others receive no order. So the leader sends them its exit code
     over the connections of the meeting; the end of another process shows as a broken connection.
-
-    Args:
-        code: The exit code.
     """
     if count() > 1:
         _tell_code(code)

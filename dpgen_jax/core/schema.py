@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +41,17 @@ Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "dura
 """How the values of a column are written: as they are coded, or as `data.table.transform` says."""
 
 
-def _later(default: object) -> Any:
-    """Returns a field as `config.later`, which imports this module."""
-    return dataclasses.field(default=default, metadata={"later": True})
+T = TypeVar("T")
+
+
+def later(default: T) -> T:
+    """Returns a field of a schema or configuration that earlier versions did not have.
+
+    It is written where it is not the default, so that the runs of earlier versions go on. The
+    default must be what they did.
+    """
+    field: T = dataclasses.field(default=default, metadata={"later": True})
+    return field
 
 
 def _shown(default: object) -> Any:
@@ -86,13 +94,13 @@ class Column:
     high: float = 0.0
     categories: tuple[str, ...] = ()
     nullable: bool = False
-    special: tuple[float, ...] = _later(())
-    scale: Literal["linear", "log"] = _later("linear")
-    written: Written = _later("plain")
-    format: str = _later("")
-    unit: str = _later("")
-    decimals: int = _later(-1)
-    marks: str = _later(".")
+    special: tuple[float, ...] = later(())
+    scale: Literal["linear", "log"] = later("linear")
+    written: Written = later("plain")
+    format: str = later("")
+    unit: str = later("")
+    decimals: int = later(-1)
+    marks: str = later(".")
     dtype: str = _shown("")
 
     @property
@@ -113,6 +121,23 @@ class Column:
     def width(self) -> int:
         """The number of encoded features."""
         return sum(size for _, size in self.parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """The values of a column that meet a condition.
+
+    Attributes:
+        codes: indices of a category, an ordinal or the label; special values of a number; NaN for
+            null.
+        low: the lower end of a range of a number, encoded as `data.table.transform.unit` does it.
+        high: its upper end, which belongs to it; below `low` there is no range. Of whole numbers
+            the ends are the numbers themselves.
+    """
+
+    codes: tuple[float, ...] = ()
+    low: float = 1.0
+    high: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,11 +185,11 @@ class TableSpec:
     columns: tuple[Column, ...]
     label: Column
     label_position: int
-    identifiers: tuple[Identifier, ...] = _later(())
-    constraints: tuple[str, ...] = _later(())
+    identifiers: tuple[Identifier, ...] = later(())
+    constraints: tuple[str, ...] = later(())
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    derived: tuple[str, ...] = _later(())
-    gaps: tuple[tuple[str, str], ...] = _later(())
+    derived: tuple[str, ...] = later(())
+    gaps: tuple[tuple[str, str], ...] = later(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""

@@ -10,9 +10,12 @@ The module imports nothing of the package, so that every part may use it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
+from typing import Any
 
 
 class Unit(StrEnum):
@@ -21,6 +24,38 @@ class Unit(StrEnum):
     RECORD = "record"
     CLIENT = "client"
     SUBJECT = "subject"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtectedUnit:
+    """The unit of a guarantee, which is protected as a whole. The plain case is one record.
+
+    Attributes:
+        kind: What it is.
+        column: Of subjects, the column that names them.
+        rows: Of subjects, the most rows of one that are kept; 0 for other units.
+    """
+
+    kind: Unit = Unit.RECORD
+    column: str = ""
+    rows: int = 0
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The fields by which statements, ledgers and config.json name the unit."""
+        terms: dict[str, Any] = {"unit": str(self.kind)}
+        if self.kind == Unit.SUBJECT:
+            terms |= {"unit_column": self.column, "rows_per_unit": self.rows}
+        return terms
+
+
+def whom(terms: Mapping[str, Any]) -> str:
+    """Says in words who is protected, by the fields that `ProtectedUnit.terms` returns."""
+    unit = str(terms.get("unit"))
+    if unit != Unit.SUBJECT:
+        return unit
+    return (f"{unit} (all rows of one {terms.get('unit_column')}; at most "
+            f"{terms.get('rows_per_unit')} of them are kept)")
 
 
 class Relation(StrEnum):

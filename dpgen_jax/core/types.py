@@ -21,15 +21,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Spec, TableSpec, Written
+from dpgen_jax.core.schema import (
+    NO_LABEL,
+    Column,
+    Identifier,
+    ImageSpec,
+    Spec,
+    TableSpec,
+    Wanted,
+    Written,
+)
+from dpgen_jax.core.terms import ProtectedUnit, Unit
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
 __all__ = ["Array", "BudgetExceeded", "Column", "CountTable", "EMPTY", "Identifier", "ImageSpec",
            "Method", "Metrics", "NO_LABEL", "PostTraining", "Pretraining", "Private", "PyTree",
-           "Records", "Refinement", "Spec", "Subjects", "TableSpec", "UserError", "Written",
-           "unseal"]
+           "Records", "Refinement", "Spec", "Subjects", "TableSpec", "UserError", "Wanted",
+           "Written", "unseal"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +83,11 @@ class Subjects:
     test: np.ndarray | None = None
 
     @property
+    def unit(self) -> ProtectedUnit:
+        """A subject, as a guarantee names it."""
+        return ProtectedUnit(Unit.SUBJECT, self.column, self.rows)
+
+    @property
     def count(self) -> int:
         """U, the public number of subjects of the training part."""
         return len(self.ids)
@@ -107,12 +122,7 @@ class Private(Generic[T]):
 
     @classmethod
     def tree_unflatten(cls, aux: None, children: tuple[T]) -> Private[T]:
-        """Returns the pytree with this child, for JAX.
-
-        Args:
-            aux: Nothing.
-            children: The sealed value.
-        """
+        """Returns the pytree with this child, for JAX."""
         del aux
         return cls(children[0])
 
@@ -123,14 +133,7 @@ class Private(Generic[T]):
 
 
 def unseal(private: Private[T]) -> T:
-    """Opens a sealed value; only `private/` and `aggregation/` may import this function.
-
-    Args:
-        private: A sealed value.
-
-    Returns:
-        The value.
-    """
+    """Opens a sealed value; only `private/` and `aggregation/` may import this function."""
     return private._sealed
 
 
@@ -192,34 +195,19 @@ def no_state(key: Array) -> Array:
     """Returns the state of a unit that keeps nothing: int32 [], a zero.
 
     It is not an empty tuple, since checkpoints hold one array for the state of all units.
-
-    Args:
-        key: Random key, not used.
     """
     del key
     return jnp.zeros((), jnp.int32)
 
 
 def learn_nothing(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
-    """Returns the state of a unit as it was, for units that do not learn.
-
-    Args:
-        key: Random key, not used.
-        unit: The state of one unit.
-        records: The records of the unit, not used.
-        query: The query of the round, not used.
-    """
+    """Returns the state of a unit as it was, for units that do not learn."""
     del key, records, query
     return unit
 
 
 def release_public(key: Array, public: PyTree) -> PyTree:
-    """Returns the public state, for methods whose model is their public state.
-
-    Args:
-        key: Random key, not used.
-        public: The public state after the last round, or the state of `PostTraining`.
-    """
+    """Returns the public state, for methods whose model is their public state."""
     del key
     return public
 
@@ -268,26 +256,28 @@ class Method:
             Default: a unit does not learn.
         finalize: ``finalize(key, public) -> model``, the arrays that are released: a dictionary,
             which may be nested, whose names hold no "/". Public. Default: the public state.
-        sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1].
+        sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1]:
+            a whole unit for each label, which is one record.
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
             It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
             `class_shares`: the model of only those records whose columns are as wanted, by name
-            (`methods.shared.table_plan.Wanted`), and their share among all. None: it cannot.
+            (`core.schema.Wanted`), and their share among all. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
         refinement: `core.types.Refinement`, or None.
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
-            all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
+            all further ones. They differ in `ask`, `answer`, `absorb`, bounds and noise, and the
+            loop charges a round by the mechanism of its phase.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
         at_once: For units without a network, how many records a device answers for at once unless
             `--chunk` is set; it concerns only speed and memory.
 
     Raises:
-        ValueError: Phases whose mechanisms differ in cost, units or shape.
+        ValueError: Phases whose mechanisms differ in units, schedule or shape.
     """
 
     mechanism: Mechanism
@@ -301,7 +291,7 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
-    conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
+    conditional: Callable[[PyTree, Mapping[str, Wanted]], tuple[PyTree, float]] | None = None
     tables: Callable[[PyTree, int], tuple[CountTable, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
@@ -312,17 +302,13 @@ class Method:
 
     def __post_init__(self) -> None:
         mechanisms = [self.mechanism, *(phase.mechanism for phase in self.phases)]
-        alike = [(m.events(1), m.shape, m.n_units, m.unit, m.relation, m.schedule)
+        alike = [(m.shape, m.n_units, m.unit, m.relation, m.schedule)
                  for m in mechanisms if self.phases]
         if any(other != alike[0] for other in alike):
-            raise ValueError("the phases of a method differ in cost, units or shape")
+            raise ValueError("the phases of a method differ in units, schedule or shape")
 
     def at(self, step: int) -> tuple[Method, float]:
-        """Returns the phase that makes a round, and how many rounds from this one on it makes.
-
-        Args:
-            step: The number of the round, from 0.
-        """
+        """Returns the phase that makes a round, and how many rounds from this one on it makes."""
         if step >= len(self.phases) - 1:
             return (self.phases[-1] if self.phases else self), math.inf
         return self.phases[step], 1

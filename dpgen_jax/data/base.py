@@ -19,7 +19,10 @@ from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
 from dpgen_jax.core import arrays, files, hosts
+from dpgen_jax.core.errors import MAX_LISTED as MAX_LISTED
+from dpgen_jax.core.errors import listed as listed
 from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import quoted as quoted
 from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError
@@ -56,8 +59,6 @@ def mapped_array(file: Path | IO[bytes], dtype: np.dtype, offset: int, shape: tu
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
 MAX_CLASSES = 100_000
-MAX_LISTED = 20
-"""The limit of names that a message lists."""
 Resize = Literal["crop", "stretch"]
 """How an image becomes a square: its centre is cut out, or all of it is stretched."""
 Background = Literal["white", "black"]
@@ -258,26 +259,6 @@ def safe_name(name: str) -> str:
         name: Any text.
     """
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "data"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Returns the names with commas between them; of many the first, and the number of the others.
-
-    Args:
-        names: Any texts.
-    """
-    printable = [name if name.isprintable() else repr(name) for name in names]
-    more = f" and {len(printable) - MAX_LISTED:,} more" if len(printable) > MAX_LISTED else ""
-    return ", ".join(printable[:MAX_LISTED]) + more
-
-
-def quoted(text: str) -> str:
-    """Returns a text in quotes, with control characters escaped; of a long one the beginning.
-
-    Args:
-        text: Any text.
-    """
-    return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"
 
 
 FASHION_CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",

@@ -218,7 +218,7 @@ def _test(data: Dataset) -> Records:
 def delivered(release: Release, n: int, seed: int) -> Records:
     """Return records of a release as a user gets them: rows encoded, whole numbers whole."""
     if isinstance(release.spec, TableSpec):
-        codes, y = release.sample(n, seed=seed)
+        codes, y = release.arrays(n, seed=seed)
         return transform.encode(release.spec, codes), y
     by = smaller_factor(release.spec)
     return together((reduced(x, by), y) for x, y in release.stream(n, seed=seed))
@@ -348,7 +348,7 @@ def write(found: Assessment, release: Release, dataset: Dataset, out: Path,
 def _samples(release: Release) -> Any:
     """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
     if isinstance(release.spec, TableSpec):
-        return constraints.written_cells(release.spec, *release.sample(report.MAX_ROWS, seed=0))
+        return constraints.written_cells(release.spec, *release.arrays(report.MAX_ROWS, seed=0))
     classes = release.spec.classes
     return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
                           seed=0)

@@ -14,11 +14,14 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Required, TypedDict
 
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.results import TASKS, Finding, Key, Part, Score, Severity, percent
+from dpgen_jax.release import contents
 from dpgen_jax.release.render import label, number
 
 FLOOR = ("fidelity", "subgroups")
@@ -48,21 +51,10 @@ class Attacks(NamedTuple):
     """The facts on the membership attacks, beside their scores."""
 
     sentence: str = ""
-    allowed: dict[str, float] | None = None
-    """The most that the guarantee allows, for each metric; None where it bounds nothing."""
-    chance: dict[str, float] | None = None
     exceeds_guarantee: bool = False
     n_members: int = 0
     n_non_members: int = 0
     n_reference: int = 0
-
-
-class Setting(NamedTuple):
-    """The thoroughness of the evaluation, as metrics.json has it."""
-
-    name: str | None
-    text: str
-    schedule: Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,13 +127,6 @@ class Assessment:
         return [task for task in TASKS if self.under(task)]
 
     @property
-    def setting(self) -> Setting | None:
-        """How thorough the evaluation was."""
-        known = self.fact("setting")
-        return Setting(known.get("name"), str(known.get("text", "")), known.get("schedule") or {}
-                       ) if isinstance(known, dict) else None
-
-    @property
     def attacks(self) -> Attacks:
         """The facts on the membership attacks."""
         known = self.fact("membership")
@@ -163,6 +148,81 @@ class Assessment:
             one["n_test"], one.get("n_rarest"),
             Score(one["real_share"]) if "real_share" in one else None, one.get("metric"),
             one.get("note", "")) for i, one in enumerate(self.fact("subgroups") or ())]
+
+
+class ScoreJson(TypedDict, total=False):
+    """A score over seeds."""
+
+    mean: Required[float]
+    std: float | None
+    values: list[float]
+    floor: float | None
+
+
+class SettingJson(TypedDict, total=False):
+    """The measures that an evaluation wrote."""
+
+    name: str
+    text: str
+    schedule: Json
+
+
+class MembershipJson(TypedDict, total=False):
+    """The success of attacks, and the most that the guarantee allows."""
+
+    attacks: dict[str, dict[str, ScoreJson]]
+    allowed: dict[str, float] | None
+    chance: dict[str, float]
+    sentence: str
+    exceeds_guarantee: bool
+
+
+class MetricsJson(TypedDict, total=False):
+    """metrics.json."""
+
+    release: Required[contents.Statement]
+    kind: Required[str]
+    dataset: str
+    setting: SettingJson | None
+    gen2real: dict[str, dict[str, ScoreJson]]
+    real2gen: dict[str, dict[str, ScoreJson]]
+    real2real: dict[str, dict[str, ScoreJson]]
+    average: dict[str, dict[str, ScoreJson | list[str]]]
+    fidelity: Json
+    membership: MembershipJson | None
+    notes: list[str]
+    not_covered_by_epsilon: list[str]
+    n_samples: int
+    n_test: int
+    seeds: int
+
+
+def load(path: Path) -> Json:
+    """Return the content of metrics.json, in which all scores must be finite numbers.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    mend = "evaluate the run again"
+    written = read_json(path)
+    measured = contents.checked(MetricsJson, written, path, mend)
+    contents.statement(written["release"], f"{path}, release")
+    for part in _dicts(measured):
+        if "mean" in part and not isinstance(part["mean"], dict):
+            score = contents.checked(ScoreJson, part, path, mend)
+            if not math.isfinite(score["mean"] + (score.get("std") or 0)):
+                raise UserError(f"{path} is damaged: a score is infinite; {mend}")
+    return measured
+
+
+def _dicts(value: object) -> list[Json]:
+    """Return all dicts within a value, at any depth."""
+    parts, found = [value], []
+    while parts:
+        found += [part for part in parts if isinstance(part, dict)]
+        parts = [inner for part in parts for inner in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())]
+    return found
 
 
 def read(document: Json) -> Assessment:
@@ -501,8 +561,8 @@ def terminal_lines(found: Assessment) -> Iterator[str]:
         yield f"advice: {line}"
     for bounded in numbers(found):
         yield f"{bounded.name}: {bounded.value} ({bounded.bounds})"
-    if found.setting:
-        yield found.setting.text
+    if text := found.fact("setting", "text"):
+        yield text
     yield from _tasks(found)
     yield from _targets(found)
     yield from _likeness_lines(found)

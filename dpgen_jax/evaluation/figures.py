@@ -218,7 +218,7 @@ def attacks(found: Assessment) -> Figure | None:
     measures = list(dict.fromkeys(one.name for one in scores))
     if not measures:
         return None
-    allowed, chance = found.attacks.allowed or {}, found.attacks.chance or {}
+    first = {one.name: one for one in scores}
 
     def draw(drawing: Drawing) -> None:
         for axes, measure in zip(axes_in(drawing, len(measures), len(measures)), measures,
@@ -227,11 +227,11 @@ def attacks(found: Assessment) -> Figure | None:
                                      for name in names])
             axes.errorbar(means, range(len(names)), xerr=spreads, fmt="o", color=SYNTHETIC,
                           markersize=4, elinewidth=1, capsize=2, label="reached")
-            for limits, colour, style, text in ((allowed, LIMIT, "--", "allowed at most"),
-                                                (chance, REAL, "-", "chance")):
-                if isinstance(limits.get(measure), int | float):
-                    axes.axvline(limits[measure], color=colour, linestyle=style, linewidth=1.2,
-                                 label=text)
+            for limit, colour, style, text in (
+                    (first[measure].allowed, LIMIT, "--", "allowed at most"),
+                    (first[measure].chance, REAL, "-", "chance")):
+                if limit is not None:
+                    axes.axvline(limit, color=colour, linestyle=style, linewidth=1.2, label=text)
             axes.set(xlim=(-0.03, 1.03), ylim=(len(names) - 0.5, -0.5), xticks=(0, 0.5, 1))
             axes.set_title(_label(measure), fontsize=8)
             axes.set_yticks(range(len(names)), [] if axes.get_subplotspec().colspan.start else
@@ -239,7 +239,8 @@ def attacks(found: Assessment) -> Figure | None:
         handles, texts = axes.get_legend_handles_labels()
         drawing.legend(handles, texts, loc="outside upper left", ncols=3, frameon=False)
 
-    shown = "; ".join(f"{label(m)} {number(allowed[m])}" for m in measures if m in allowed)
+    shown = "; ".join(f"{label(name)} {number(one.allowed)}" for name, one in first.items()
+                      if one.allowed is not None)
     return Figure("Attacks beside the bound", "Points: what an attack reached, with one standard "
                   "deviation. " + (f"Allowed at most: {shown}." if shown else
                                    "The guarantee bounds nothing here."),

@@ -106,7 +106,8 @@ def page(report: Report) -> str:
         fidelity=fidelity(found), figures=report.figures, shares=label_shares(found),
         groups=subgroups(found), count_tables=count_tables(found, privacy.get("records")),
         far_off=found.fact("fidelity", "far_off") or (), judge=judge(found),
-        attacks=membership(found), attacks_figure=figures.attacks(found), tried=found.attacks,
+        attacks=membership(found), attacks_figure=figures.attacks(found),
+        tried=found.attacks, bounded=bool(found.fact("membership", "allowed")),
         audit=audit_sentences(report.audit, report.generator),
         audit_numbers=audit_numbers(report.audit), audit_figure=audit_figure(report.audit),
         settings=settings({k: v for k, v in config.items() if k not in (*SOFTWARE, *HIDDEN)}),
@@ -328,14 +329,15 @@ def membership(found: Assessment) -> Table | None:
     scores = found.under("membership", "attacks")
     if not scores:
         return None
-    measures = list(dict.fromkeys(one.name for one in scores))
+    first = {one.name: one for one in scores}
     rows = [(label(name), [cell(found.at("membership", "attacks", name, measure))
-                           for measure in measures])
+                           for measure in first])
             for name in found.names("membership", "attacks")]
-    limits = {"allowed at most": found.attacks.allowed, "chance": found.attacks.chance}
-    rows += [(text, [Cell(number(known.get(m))) for m in measures])
-             for text, known in limits.items() if known]
-    return table("Membership attacks", ["attack", *map(label, measures)], rows)
+    limits = {"allowed at most": [one.allowed for one in first.values()],
+              "chance": [one.chance for one in first.values()]}
+    rows += [(text, [Cell(number(limit)) for limit in known]) for text, known in limits.items()
+             if any(limit is not None for limit in known)]
+    return table("Membership attacks", ["attack", *map(label, first)], rows)
 
 
 def everything(found: Assessment) -> list[Table]:
@@ -613,11 +615,10 @@ def compare(runs: Sequence[Entry]) -> str:
 
 def conditions(found: Assessment) -> Json:
     """Return the conditions of an evaluation, with the keys of `SAME`."""
-    setting = found.setting
     schedule = ", ".join(f"{name} {number(value)}" for name, value in leaves(
-        setting.schedule)) if setting else ""
+        found.fact("setting", "schedule") or {}))
     return {name: found.fact(name) for name in SAME} | {
-        "setting": setting and setting.name, "schedule": schedule or None,
+        "setting": found.fact("setting", "name"), "schedule": schedule or None,
         "classifiers": ", ".join(found.names("gen2real")) or None}
 
 

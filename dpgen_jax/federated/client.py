@@ -41,7 +41,7 @@ from dpgen_jax.federated.messages import MAX_ROUNDS, Question, Terms, pack
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.streaming import like
 from dpgen_jax.private.teachers import Units
-from dpgen_jax.run import checkpoint, loop, spending
+from dpgen_jax.run import noise_digests, resume, spending
 from dpgen_jax.run.loop import require_32_bits
 
 log = logging.getLogger(__name__)
@@ -81,12 +81,12 @@ def open_folder(root: Path, public: Json) -> RunFolder:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(root, 0o700)  # mkdir leaves a folder that was there as open as it was
     if not (root / "config.json").is_file():
-        return checkpoint.create(root, public)
+        return resume.create(root, public)
     client = read_json(root / "config.json").get("client")
     if client != public["client"]:
         raise UserError(f"{root} is the folder of client {client}, not of client "
                         f"{public['client']}; give each client a folder of its own")
-    return checkpoint.reopen(root, public)
+    return resume.reopen(root, public)
 
 
 def recognise(files: RunFolder, records: Private[Records]) -> None:
@@ -122,7 +122,7 @@ def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
     """
     try:
         key = bytes.fromhex(read_json(files.identity)["key"])
-        loop.append_digests(files.noise_digests, key, answered, [bits[None]])
+        noise_digests.append(files.noise_digests, key, answered, [bits[None]])
     except OSError as error:
         log.warning("writing %s: %s", files.noise_digests, error)
 
@@ -426,7 +426,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
         recognise(files, records)
         ledger = open_ledger(files, mechanism, budget, terms, witness(files))
     try:
-        if line := checkpoint.of_torn_lines(ledger):
+        if line := resume.of_torn_lines(ledger):
             log.warning(line)
         memory = _memory(files, method, row, ledger, seat)
         return Client(terms, method, row, OnDisk(files, ledger, memory), seat)

@@ -26,6 +26,7 @@ from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import BudgetExceeded, Method, PyTree, Spec, UserError
 from dpgen_jax.federated import messages
 from dpgen_jax.federated.messages import Question, Reply, Terms
@@ -33,7 +34,7 @@ from dpgen_jax.private.teachers import check_public, check_query
 from dpgen_jax.release import bundle, guarantee
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import checkpoint, loop, stages
+from dpgen_jax.run import checkpoint, loop, resume, stages
 from dpgen_jax.run.loop import affordable, require_32_bits
 from dpgen_jax.run.planning import Log, Resolved
 from dpgen_jax.run.progress import Notices, clock, interruptible, public_seconds
@@ -341,11 +342,13 @@ def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
         "method": request.method, "preset": request.preset, "dataset": run_folder.FEDERATION,
         "records": None, "spec": spec, "config": request.config, "budget": request.budget,
         "runtime": request.runtime, "seed": request.seed, "data_notes": ()})
-    files = (checkpoint.reopen if request.resume else checkpoint.create)(root, public)
+    origin = resume.Origin(RunFolder(root), request.resume)
+    files = origin.files
+    resume.open_folder(origin, public)
     log(f"run folder: {root.absolute()}")
-    with checkpoint.open_run_ledger(files, method.mechanism, public, request.resume) as ledger, \
+    with resume.open_ledger(origin, method.mechanism, public) as ledger, \
             interruptible() as stop:
-        if line := checkpoint.of_torn_lines(ledger):
+        if line := resume.of_torn_lines(ledger):
             log(line)
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)
@@ -438,6 +441,6 @@ class Session:
 
 def protected(mechanism: Mechanism) -> Protected:
     """Returns who is protected by a federation: its clients."""
-    return Protected(mechanism.unit, {"clients": mechanism.n_units}, (
+    return Protected(ProtectedUnit(mechanism.unit), {"clients": mechanism.n_units}, (
         f"{mechanism.n_units} clients, each of which adds the noise itself and keeps its own "
         "ledger; how many records they hold is not known here",))

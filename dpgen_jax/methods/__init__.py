@@ -1,7 +1,8 @@
 """The registry of methods, one file for each.
 
 A method's file has `Config`, `mechanism(config, spec)`, `build(config, spec, runtime)` and
-`PRESETS`, and, where its paper has another accounting, `published(config, delta)`. A new method
+`PRESETS`; where its paper has another accounting, `published(config, delta)`; and where its records
+can be drawn without JAX, `for_numpy(config, spec, model)` (`release.numpy_samplers`). A new method
 adds its file, a file of tests, and its row in `about.ABOUT`.
 """
 

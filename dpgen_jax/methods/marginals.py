@@ -251,6 +251,13 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                   tables=lambda model, steps: table_rounds.count_tables(p, model, steps))
 
 
+def for_numpy(config: Config, spec: Spec, model: table_tree.Model) -> dict[str, np.ndarray]:
+    """Returns the arrays by which `release.numpy_samplers` draws what `Method.sample` draws."""
+    assert isinstance(spec, TableSpec)
+    return {name: np.asarray(array) for name, array in model.items()} | table_plan.layout(
+        plan(config, spec).grid, spec)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Model:
     """A model of the counts: how it is made, sampled and given conditions.

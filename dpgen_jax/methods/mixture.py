@@ -31,6 +31,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.moments import Moments, PhaseShares, alike
@@ -57,7 +58,15 @@ from dpgen_jax.methods.shared.gaussians import (
     nearest_centre,
 )
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset
-from dpgen_jax.nets.frequencies import frequencies, n_features, n_frequencies, oriented
+from dpgen_jax.nets.frequencies import (
+    frequencies,
+    n_features,
+    n_frequencies,
+    oriented,
+    oriented_for_numpy,
+    restored,
+)
+from dpgen_jax.nets.image import warp_for_numpy
 
 
 @jax.tree_util.register_dataclass
@@ -410,6 +419,21 @@ def with_classifier(plain: dict[str, Any]) -> dict[str, Any]:
                                       functools.partial(plain["sample"], model))
 
     return {"finalize": finalize, "sample": sample}
+
+
+def for_numpy(config: Config, spec: Spec, model: PyTree) -> dict[str, np.ndarray]:
+    """Returns the arrays by which `release.numpy_samplers` draws what `Method.sample` draws."""
+    assert isinstance(spec, ImageSpec)
+    s = sizes(config, spec)
+    arrays = {name: np.asarray(array) for name, array in model.items()}
+    centre, basis = arrays.pop("centre"), arrays.pop("basis")
+    base, directions = (np.asarray(restored(jnp.asarray(low), spec, s.frequencies))
+                        for low in (centre, basis.T))
+    arrays |= {"base": s.grey + base, "directions": directions,
+               **warp_for_numpy(config.warp, "nearest" if s.grey else "constant")}
+    if "classifier" in arrays:
+        arrays |= {"candidates": np.array(gaussians.CANDIDATES), **oriented_for_numpy(spec)}
+    return arrays
 
 
 # Presets of the mixture of Gaussians.

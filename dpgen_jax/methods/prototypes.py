@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.aggregation.bound import FewRows
 from dpgen_jax.aggregation.clip import GridMean, RowL2
@@ -238,6 +239,12 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                   absorb=absorb, finalize=finalize, sample=sample)
 
 
+def for_numpy(config: Config, spec: Spec, model: PyTree) -> dict[str, np.ndarray]:
+    """Returns the arrays by which `release.numpy_samplers` draws what `Method.sample` draws."""
+    outside = image.beyond(images_only(spec).channels)
+    return {"images": np.asarray(model["images"]), **image.warp_for_numpy(config.warp, outside)}
+
+
 def _messages(config: Config, spec: ImageSpec) -> Messages:
     """How a teacher's gradients become messages, and a release becomes a move of the prototypes."""
     if config.answer != "votes":
@@ -288,7 +295,7 @@ def towards(records: Records, fakes: Array, labels: Array) -> Array:
 
 
 def products(records: Array, fakes: Array) -> Array:
-    """Returns the scalar products of images in whole shades, exactly.
+    """Returns the scalar products of images in whole shades, exactly: int32 [m, B].
 
     They are found by matrix products of float32, which all devices are fast at, of whole numbers
     so small that no sum is rounded.
@@ -296,9 +303,6 @@ def products(records: Array, fakes: Array) -> Array:
     Args:
         records: int32 [m, D], in 0 to SHADES.
         fakes: int32 [B, D], likewise.
-
-    Returns:
-        int32 [m, B].
     """
     blocks = -(-records.shape[1] // BLOCK)
     padding = ((0, 0), (0, -records.shape[1] % blocks))

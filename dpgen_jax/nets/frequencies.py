@@ -27,14 +27,11 @@ COLOUR_SHARE = 3
 
 
 def cosines(size: int, count: int) -> np.ndarray:
-    """Returns the first vectors of the orthonormal cosine basis, DCT-II.
+    """Returns the first vectors of the orthonormal cosine basis, DCT-II: float64 [count, size].
 
     Args:
         size: Pixels of a side.
         count: How many, at most `size`.
-
-    Returns:
-        float64 [count, size].
     """
     angles = np.arange(count)[:, None] * (np.arange(size) + 0.5) * np.pi / size
     basis = np.sqrt(2 / size) * np.cos(angles)
@@ -61,14 +58,11 @@ def frequencies(images: Array, count: int) -> Array:
 
 
 def restored(low: Array, spec: ImageSpec, count: int) -> Array:
-    """Returns the images that have these frequencies and no others.
+    """Returns the images that have these frequencies and no others: float32 [..., H, W, ch].
 
     Args:
         low: float32 [..., M], as `frequencies` returns them.
         count: As for `frequencies`.
-
-    Returns:
-        float32 [..., H, W, ch].
     """
     planes, start = [], 0
     for i in range(spec.channels):
@@ -154,3 +148,11 @@ def _windows(size: int) -> np.ndarray:
     wide = size / _places(size)
     middles = (np.arange(_places(size)) + 0.5) * wide - 0.5
     return np.maximum(1 - np.abs(np.arange(size) - middles[:, None]) / wide, 0)
+
+
+def oriented_for_numpy(spec: ImageSpec) -> dict[str, np.ndarray]:
+    """Returns the constants of `oriented`, as `release.numpy_samplers` reads them."""
+    angles = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
+    return {"angles": np.array([np.cos(angles), np.sin(angles)]),
+            "brightness": np.array(BRIGHTNESS), "window_rows": _windows(spec.height),
+            "window_columns": _windows(spec.width)}

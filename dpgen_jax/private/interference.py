@@ -28,7 +28,6 @@ class Moved:
     """The effect of a change of records on one unit.
 
     Attributes:
-        unit: Its number.
         state: Whether any bit of what it keeps differs.
         squared: The squared L2 distance of its messages, in integers; the largest of all rounds.
     """
@@ -39,13 +38,7 @@ class Moved:
 
 
 def visitor(method: Method, query: PyTree, rounds: int = 1) -> Visit:
-    """Compiles the visits of one unit, from its initial state on.
-
-    Args:
-        method: The method, built.
-        query: The query of every round.
-        rounds: How often it is visited.
-    """
+    """Compiles the visits of one unit, from its initial state on."""
     mechanism = method.mechanism
 
     @jax.jit
@@ -96,10 +89,7 @@ def _visited(visit: Visit, records: Private[Records], unit: int, private_input: 
 def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[int]:
     """Returns the units of which any bit that they keep differs, on one device.
 
-    Args:
-        one: Sealed units, leaves [U, ...].
-        other: Likewise.
-        n_units: U; units behind them are padding.
+    Units behind `n_units` are padding.
     """
     leaves = [jax.tree.leaves(jax.device_get(unseal(units))) for units in (one, other)]
     return {unit for a, b in zip(*leaves, strict=True) for unit in range(n_units)
@@ -107,13 +97,7 @@ def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[i
 
 
 def alone(units: Private[Units], only: int, layout: Layout) -> Private[Units]:
-    """Returns the units, of which only one counts; the others contribute nothing.
-
-    Args:
-        units: Sealed units.
-        only: The number of the one.
-        layout: How they lie on devices.
-    """
+    """Returns the units, of which only one counts; the others contribute nothing."""
     opened = unseal(units)
     numbers = np.where(np.arange(layout.padded) == only, only, layout.n_units).astype(np.int32)
     return Private(dataclasses.replace(opened, id=jax.device_put(numbers, layout.by_unit)))

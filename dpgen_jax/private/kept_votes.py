@@ -11,8 +11,7 @@ and the readings are as private as the records. A reading decides nothing and is
 it leaves this folder through `for_the_holder` only, to be shown on the data holder's own terminal.
 The one way to publish a data-dependent number is `aggregation.teacher_votes`.
 
-`aggregation`, which this folder does not import, has the mechanisms. Protocols name the numbers of
-a mechanism that a reading needs.
+The mechanisms are those of `aggregation`, which this folder does not import: they are `Any` here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,81 +27,6 @@ from dpgen_jax.accountant import pate
 from dpgen_jax.accountant.pate import TopAgg
 from dpgen_jax.core import files
 from dpgen_jax.core.types import Array, Private, UserError, unseal
-
-
-class WithSigma(Protocol):
-    """The protocol of Gaussian noise."""
-
-    @property
-    def sigma(self) -> float:
-        """The standard deviation, in votes."""
-
-
-class WithTails(Protocol):
-    """The protocol of noise whose tails are known."""
-
-    def log_tail(self, k: np.ndarray) -> np.ndarray:
-        """Returns ln P(X >= k).
-
-        Args:
-            k: Whole numbers, any shape.
-        """
-
-
-class WithTopK(Protocol):
-    """The protocol of a bound on signed votes."""
-
-    @property
-    def top_k(self) -> int:
-        """The votes of one unit in a row."""
-
-
-class KeepsVotes(Protocol):
-    """The protocol of a mechanism whose votes the data holder keeps."""
-
-    @property
-    def n_units(self) -> int:
-        """U: the public number of units."""
-
-    @property
-    def queries(self) -> int:
-        """The queries of one round."""
-
-    @property
-    def votes_needed(self) -> int:
-        """The least votes that pass."""
-
-
-class KeepsHistograms(KeepsVotes, Protocol):
-    """The protocol of `aggregation.teacher_votes.ConfidentGNMax`."""
-
-    @property
-    def vote_bins(self) -> int:
-        """The bins of each histogram."""
-
-    @property
-    def noise(self) -> WithSigma:
-        """The noise on every count for the arg max."""
-
-    @property
-    def test_noise(self) -> WithSigma:
-        """The noise on the largest count for the test."""
-
-
-class KeepsSums(KeepsVotes, Protocol):
-    """The protocol of `aggregation.topagg.TopAggMechanism`."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(B, D): the shape of the sum over units."""
-
-    @property
-    def bound(self) -> WithTopK:
-        """The bound on the votes of one unit."""
-
-    @property
-    def noise(self) -> WithSigma:
-        """The noise on the sum."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,10 +47,8 @@ class Votes:
 def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
     """Adds the votes of some rounds to the file.
 
-    Args:
-        path: The file.
-        votes: Sealed int32 [S, B, D], of which the first n rounds count.
-        answered: int32 [n, B, k], or [n, 0] where every query is answered.
+    Of the votes, sealed int32 [S, B, D], the first n rounds count, as many as `answered` has: int32
+    [n, B, k], or [n, 0] where every query is answered.
     """
     n = len(answered)
     counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
@@ -143,11 +65,6 @@ def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
 def read(path: Path, queries: int, bins: int) -> Private[Votes]:
     """Reads all whole rounds.
 
-    Args:
-        path: The file.
-        queries: Of one round.
-        bins: Of one histogram.
-
     Raises:
         UserError: There is no such file.
     """
@@ -161,11 +78,6 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
 
     The count of the first label is `n_units` minus that of the second.
 
-    Args:
-        path: The file.
-        queries: Of one round.
-        n_units: U.
-
     Raises:
         UserError: There is no such file, or it has counts that cannot be.
     """
@@ -178,16 +90,9 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
 
 
 def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Votes]:
-    """Reads sums of votes of +1 and -1, of which every entry is answered.
+    """Reads sums of votes of +1 and -1, of which every entry is answered: sealed int32 [Q, D].
 
-    Args:
-        path: The file.
-        rows: B, of one round.
-        columns: D.
-        n_units: U.
-
-    Returns:
-        Sealed votes, counts int32 [Q, D]: one row for each queried fake of each round.
+    There is one row for each of the B queried fakes of each round.
 
     Raises:
         UserError: There is no such file or no round in it, or it has sums that cannot be.
@@ -204,10 +109,7 @@ def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Vote
 def n_steps(path: Path, queries: int, bins: int = 0) -> int:
     """Returns the number of whole rounds that are kept, of any start of the run; 0 without a file.
 
-    Args:
-        path: The file.
-        queries: Of one round.
-        bins: Of one histogram; 0 where single counts or sums are kept.
+    `bins` is 0 where single counts or sums are kept.
 
     Raises:
         UserError: It is no regular file.
@@ -217,15 +119,7 @@ def n_steps(path: Path, queries: int, bins: int = 0) -> int:
 
 
 def answered(path: Path, queries: int, bins: int) -> np.ndarray:
-    """Returns which queries of the kept rounds were answered, which every round makes public.
-
-    Args:
-        path: The file.
-        queries: Of one round.
-        bins: Of one histogram.
-
-    Returns:
-        int32 [S, queries].
+    """Returns which queries of the kept rounds were answered, which is public: int32 [S, queries].
 
     Raises:
         UserError: There is no such file.
@@ -254,34 +148,18 @@ class Kind(Protocol):
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed.
 
-        Args:
-            path: The file.
-
         Raises:
             UserError: The run kept none.
         """
 
     def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
-        """Returns Renyi divergences [A] of all queries together, for these votes.
-
-        Args:
-            kept: The votes.
-            orders: float64 [A].
-        """
+        """Returns Renyi divergences [A] of all queries together, for these votes."""
 
     def worst(self, orders: np.ndarray) -> np.ndarray:
-        """Returns Renyi divergences [A] of one round, whatever its votes.
-
-        Args:
-            orders: float64 [A].
-        """
+        """Returns Renyi divergences [A] of one round, whatever its votes."""
 
     def agreement(self, kept: Votes) -> dict[str, float]:
-        """Returns mean shares that measure how far the units agreed, by name.
-
-        Args:
-            kept: The votes.
-        """
+        """Returns mean shares that measure how far the units agreed, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,10 +167,10 @@ class Confident:
     """The votes of a `ConfidentGNMax` with noise: `pate.confident_gnmax_rdp`.
 
     Attributes:
-        mechanism: The mechanism.
+        mechanism: An `aggregation.teacher_votes.ConfidentGNMax`.
     """
 
-    mechanism: KeepsHistograms
+    mechanism: Any
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
@@ -319,12 +197,12 @@ class Majority:
     """The votes of a `LabelMechanism` of majorities with noise: `pate.count_test_rdp`.
 
     Attributes:
-        mechanism: The mechanism.
-        noise: Its noise.
+        mechanism: An `aggregation.teacher_votes.LabelMechanism`.
+        noise: Its noise, which has `log_tail`: ln P(X >= k) of whole numbers.
     """
 
-    mechanism: KeepsVotes
-    noise: WithTails
+    mechanism: Any
+    noise: Any
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
@@ -355,10 +233,10 @@ class Signs:
     """The sums of a `TopAggMechanism` with noise: `accountant.pate`.
 
     Attributes:
-        mechanism: The mechanism.
+        mechanism: An `aggregation.topagg.TopAggMechanism`.
     """
 
-    mechanism: KeepsSums
+    mechanism: Any
 
     @property
     def row(self) -> TopAgg:
@@ -377,12 +255,7 @@ class Signs:
         return self.by_round(kept, orders).sum(0)
 
     def by_round(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
-        """Returns Renyi divergences [S, A] of each round, for these sums.
-
-        Args:
-            kept: The sums.
-            orders: float64 [A].
-        """
+        """Returns Renyi divergences [S, A] of each round, for these sums."""
         rows = self.row.by_entries(kept.counts, orders)
         return rows.reshape(kept.steps, -1, len(orders)).sum(1)
 
@@ -405,7 +278,6 @@ class Reading:
         epsilon: Data-dependent, at the run's delta.
         order: Of its Renyi bound.
         agreement: Mean shares that measure how far the units agreed, by name.
-        queries: Queries that were kept.
         lost: Rounds that were charged and kept no votes.
     """
 
@@ -418,14 +290,7 @@ class Reading:
 
 def read_for_the_holder(sealed: Private[Votes], kind: Kind, delta: float,
                         charged: int) -> Private[Reading]:
-    """Returns the reading of a run; rounds without votes count at their worst.
-
-    Args:
-        sealed: The votes of the run.
-        kind: How they are read.
-        delta: The run's delta.
-        charged: Rounds of the ledger.
-    """
+    """Returns the reading of a run; rounds without votes count at their worst."""
     kept = unseal(sealed)
     lost = max(0, charged - kept.steps)
     rdp = kind.rdp(kept, ORDERS) + lost * kind.worst(ORDERS)
@@ -460,13 +325,7 @@ class Curve:
 
 
 def cost_curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Curve]:
-    """Returns the data-dependent and data-independent epsilons of TopAgg, round by round.
-
-    Args:
-        sealed: The sums of the run.
-        kind: How they are read.
-        delta: The run's delta.
-    """
+    """Returns the data-dependent and data-independent epsilons of TopAgg, round by round."""
     kept, row = unseal(sealed), kind.row
     peak = row.laws(kept.counts).max(-1).sum(-1).reshape(kept.steps, -1)
     theorem = row.theorem(row.log_q(kept.counts), ORDERS).reshape(kept.steps, -1, len(ORDERS))
@@ -480,9 +339,5 @@ def cost_curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Cur
 
 
 def for_the_holder(reading: Private[Shown]) -> Shown:
-    """Opens a reading, for the data holder's own eyes.
-
-    Args:
-        reading: As `read_for_the_holder` or `cost_curve` returns it.
-    """
+    """Opens a reading, for the data holder's own eyes."""
     return unseal(reading)

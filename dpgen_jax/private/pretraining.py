@@ -33,13 +33,7 @@ LONGEST_CALL = 256
 
 
 def pretrain_one(method: Method, unit: Units, records: Records) -> Units:
-    """Returns one unit pretrained, from its first state.
-
-    Args:
-        method: A method with pretraining.
-        unit: One unit, leaves without a unit axis.
-        records: Its records: x [m, ...], y int32 [m].
-    """
+    """Returns one unit, leaves without a unit axis, pretrained from its first state."""
     warm_start = _warm_start(method)
     state = lax.fori_loop(0, warm_start.steps,
                           lambda i, s: warm_start.step(_key(unit, i + 1), s, records),
@@ -61,12 +55,7 @@ def _key(unit: Units, i: Array | int) -> Array:
 
 
 def compile_call(method: Method, layout: Layout) -> Callable:
-    """Compiles (units, records, states, span) -> (units, states), see `warm_chunk`.
-
-    Args:
-        method: A method with pretraining.
-        layout: How units lie on devices.
-    """
+    """Compiles (units, records, states, span) -> (units, states), see `warm_chunk`."""
     return on_devices(functools.partial(warm_chunk, method, layout), layout,
                       (True, True, True, False), (True, True), donate=(0, 2))
 
@@ -136,17 +125,9 @@ class Chunks:
 
     def __call__(self, units: Private[Units], records: Private[Records], chunk: int, first: int,
                  n: int) -> Private[Units]:
-        """Runs some steps of one chunk of each device.
+        """Runs some steps of one chunk of each device; the units that it takes are used up.
 
-        Args:
-            units: Sealed units on their devices; they are used up.
-            records: Their sealed records.
-            chunk: The number of the chunk on each device; with slabs, of as many units in all.
-            first: The first of the steps.
-            n: The number of steps.
-
-        Returns:
-            The units after these steps.
+        With slabs, chunks are numbered over all devices.
         """
         if not self._layout.slab:
             units, self._states = jax.block_until_ready(self._call(
@@ -164,12 +145,6 @@ def pretrain(method: Method, units: Private[Units], records: Private[Records], l
     """Yields, after each call of about a second, the units and the share of the work that is done.
 
     The units given are used up by the next call. A method without pretraining yields nothing.
-
-    Args:
-        method: The method.
-        units: Sealed units on their devices.
-        records: Their sealed records.
-        layout: How they lie there.
     """
     if method.pretraining is None or not method.pretraining.steps:
         return

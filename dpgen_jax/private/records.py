@@ -86,11 +86,6 @@ def check_partition(n_records: int, n_units: int, what: str = "records") -> None
 
     The number of units is never adapted to the data.
 
-    Args:
-        n_records: n.
-        n_units: U.
-        what: What is dealt, for the message.
-
     Raises:
         UserError: A unit would get no record.
     """
@@ -132,12 +127,8 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
 def simulated_partition(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
     """Deals the records to simulated clients, as `assign` does.
 
-    Args:
-        n_records: n.
-        n_clients: U.
-        key: The secret partition key.
-        width: m, public, the records that a client may contribute; of a larger share the first ones
-            count, which are a random part of it.
+    A client contributes at most `width` records, which is public. Of a larger share the first ones
+    count, which are a random part of it.
 
     Raises:
         UserError: A client would get no record.
@@ -189,11 +180,7 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
 def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.ndarray:
     """Returns the rows of each subject that are kept: int64 [U, k], -1 for none.
 
-    Args:
-        subjects: The subject of each row.
-        x: The rows [n, F].
-        y: Their labels int [n].
-        key: The secret partition key; which rows are kept protects nothing, and favours none.
+    Which rows are kept protects nothing, and favours none.
     """
     content = arrays.digest_rows(subjects.ids[subjects.train], np.asarray(y, np.int64), x)
     high, low = arrays.digests_of(content, 16, key=key, person=b"rows of subject").view("<u8").T
@@ -280,22 +267,13 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
 
 
 def labels(records: Private[Records], dealt: Partition | None = None) -> Private[np.ndarray]:
-    """Returns the labels int32 [n], sealed.
-
-    Args:
-        records: Sealed records.
-        dealt: If given, the labels of the records that a unit has, each once, and of no other.
-    """
+    """Returns the labels int32 [n], sealed; with `dealt`, those that units have, each once."""
     y = np.asarray(unseal(records).y)
     return Private(y if dealt is None else y[np.unique(dealt.index)])
 
 
 def count(records: Private[Records]) -> int:
-    """Returns the number of records, empty slots too, which is public under replace-one.
-
-    Args:
-        records: Sealed records.
-    """
+    """Returns the number of records, empty slots too, which is public under replace-one."""
     return len(unseal(records).y)
 
 
@@ -304,11 +282,8 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
 
     It is kept in private state.
 
-    Args:
-        records: Sealed records.
-        key: Of the digest.
-        dealt: If given, the digest also covers which unit has which record: the same records with
-            other clients have another digest.
+    With `dealt`, the digest also covers which unit has which record: the same records with other
+    clients have another digest.
     """
     opened = unseal(records)
     digest = hmac.new(key, digestmod=hashlib.sha256)
@@ -325,10 +300,6 @@ def keyed(content: Private[str], key: bytes) -> str:
     """Returns a keyed digest of what records were read from; nothing for nothing.
 
     It is kept in the journal.
-
-    Args:
-        content: A sealed digest of it, or a sealed empty text.
-        key: Of the digest.
     """
     opened = unseal(content)
     return hmac.new(key, opened.encode(), hashlib.sha256).hexdigest() if opened else ""
@@ -338,10 +309,6 @@ def grouping(owners: np.ndarray | None, key: bytes) -> str:
     """Returns a keyed digest of which records belong together; nothing where each is its own.
 
     It does not depend on the names of owners. It is kept in private state.
-
-    Args:
-        owners: The client or subject of each record, int [n]; None where each is its own.
-        key: Of the digest.
     """
     if owners is None:
         return ""

@@ -48,10 +48,6 @@ class FileArray:
     The file has no name, so that no other process can open it, and it disappears with the process,
     however that ends. It is read and written by calls: a map into memory would count as this
     process's own memory, and end the process where a disk fails.
-
-    Attributes:
-        shape: The lengths of its axes.
-        dtype: The type of its entries.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype):
@@ -66,28 +62,13 @@ class FileArray:
             raise self._failed(error) from error
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Returns a copy of some rows.
-
-        Args:
-            rows: Which.
-
-        Raises:
-            UserError: They cannot be read.
-        """
+        """Returns a copy of some rows. Raises: UserError, if they cannot be read."""
         out = np.empty((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
         self._each(self._file.readinto, rows, out)
         return out
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
-        """Writes some rows.
-
-        Args:
-            rows: Which.
-            values: As many.
-
-        Raises:
-            UserError: They cannot be written.
-        """
+        """Writes some rows. Raises: UserError, if they cannot be written."""
         self._each(self._file.write, rows, np.ascontiguousarray(values, self.dtype))
 
     def _each(self, call: Callable[[memoryview], int | None], rows: slice, values: np.ndarray
@@ -115,12 +96,7 @@ class FileArray:
 
 
 def empty(method: Method, layout: Layout) -> Private[Units]:
-    """Returns units of zeros, numbered, outside of the devices.
-
-    Args:
-        method: The method.
-        layout: How many there are, with padding, and where they lie.
-    """
+    """Returns units of zeros, numbered, outside of the devices."""
     def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | FileArray:
         if layout.files is None:
             return np.zeros(shape, dtype)
@@ -135,13 +111,7 @@ def empty(method: Method, layout: Layout) -> Private[Units]:
 
 
 def read(stored: Private[PyTree], rows: slice, layout: Layout) -> Private[PyTree]:
-    """Returns a copy of some rows on the devices.
-
-    Args:
-        stored: Sealed arrays outside of the devices.
-        rows: As many as divide over the devices.
-        layout: How units lie on devices.
-    """
+    """Returns a copy of some rows on the devices."""
     def one(array: np.ndarray | FileArray) -> Array:
         part = array[rows]
         # An array on a CPU may share the memory of the one that it was made of.
@@ -151,13 +121,7 @@ def read(stored: Private[PyTree], rows: slice, layout: Layout) -> Private[PyTree
 
 
 def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[Units]:
-    """Writes some rows in place, and returns all.
-
-    Args:
-        stored: Sealed units outside of the devices.
-        rows: Which.
-        new: As many, on the devices or on the host.
-    """
+    """Writes some rows in place, and returns all."""
     def one(array: np.ndarray | FileArray, values: Array) -> None:
         array[rows] = np.asarray(values)
 
@@ -166,13 +130,7 @@ def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[U
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units, a slab at a time.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        layout: How units lie on devices.
-    """
+    """Initialises all units, a slab at a time."""
     make, data, units = compile_stack(method, layout), key_data(key, layout), empty(method, layout)
     for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
         ids = np.arange(rows.start, rows.stop, dtype=np.int32)
@@ -195,10 +153,6 @@ def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]
     except the query. It updates the units in place and returns the sealed sum, int32 [B, D]. If it
     fails, some units may have learnt and others not. As a trial it computes one slab, leaves all
     units as they are, and returns a sum of nothing.
-
-    Args:
-        method: The method.
-        layout: How units lie on devices.
     """
     # A slab holds units of one cohort only.
     one_cohort = dataclasses.replace(layout, n_cohorts=1)
@@ -249,11 +203,7 @@ BLOCK_BYTES = 2**28
 
 
 def block_size(method: Method) -> int:
-    """Returns the number of units of one block.
-
-    Args:
-        method: The method whose units they are.
-    """
+    """Returns the number of units of one block."""
     return max(1, BLOCK_BYTES // unit_bytes(method))
 
 
@@ -262,20 +212,17 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
 
     Blocks end at multiples of `size`, and where the units of this process end.
 
-    Args:
-        units: Sealed units, or one sealed array of all units, on their devices.
-        layout: How they lie there.
-        size: Units of one block.
+    `units` may also be one sealed array of all units.
     """
     def take(leaf: jax.Array, first: int, last: int) -> np.ndarray:
         if layout.slab:
             return np.array(leaf[first:last])
-        pieces = []
-        for at, shard in _shards(leaf, layout):
-            low, high = max(first - at, 0), min(last - at, _per_device(layout))
+        pieces, per = [], _per_device(layout)
+        shards = {shard.device: shard.data for shard in leaf.addressable_shards}
+        for place in layout.local:
+            low, high = max(first - place * per, 0), min(last - place * per, per)
             if low < high:
-                rows = shard if layout.parallel == "shard_map" else shard[0]
-                pieces.append(np.asarray(rows[low:high]))
+                pieces.append(np.asarray(shards[layout.devices[place]][low:high]))
         return np.concatenate(pieces)
 
     start, stop = layout.local_units
@@ -287,11 +234,7 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
 
 
 def first_unit(block: Private[Units]) -> int:
-    """Returns the first unit of a block, which is public.
-
-    Args:
-        block: Sealed units, on the host.
-    """
+    """Returns the first unit of a block, which is public."""
     return int(unseal(block).id[0])
 
 
@@ -300,10 +243,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
 
     Blocks are written in place as they come.
 
-    Args:
-        parts: Blocks that hold all units of this process, in any order.
-        method: The method whose units they are.
-        layout: How units shall lie on devices.
+    The parts hold all units of this process, in any order.
     """
     if layout.slab:
         units = empty(method, layout)
@@ -331,16 +271,12 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     for d, (at, device) in enumerate(places):
         ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), device)
         per_device[d] = dataclasses.replace(per_device[d], id=ids)
-    return Private(jax.tree.map(lambda *shards: _join(shards, layout), *per_device))
+    return Private(jax.tree.map(lambda *shards: jax.make_array_from_single_device_arrays(
+        (layout.padded, *shards[0].shape[1:]), layout.by_unit, list(shards)), *per_device))
 
 
 def like(method: Method, count: int) -> Private[Units]:
-    """Returns host arrays of the shapes of a block.
-
-    Args:
-        method: The method whose units they are.
-        count: Units of the block.
-    """
+    """Returns host arrays of the shapes of a block."""
     return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype),
                                 unit_shapes(method)))
 
@@ -349,10 +285,6 @@ def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
     """Returns which units have had their pretraining, which is public: bool [U].
 
     Every process must call it, and gets the units of all.
-
-    Args:
-        units: Sealed units.
-        layout: How they lie on devices.
     """
     warm = [np.asarray(unseal(block)).astype(bool)
             for block in blocks(Private(unseal(units).warm), layout, layout.n_units)]
@@ -365,23 +297,8 @@ def _per_device(layout: Layout) -> int:
     return layout.padded // len(layout.devices)
 
 
-def _shards(leaf: jax.Array, layout: Layout) -> Iterator[tuple[int, jax.Array]]:
-    """Yields (first unit, the single-device array) of each device of this process."""
-    by_device = {shard.device: shard.data for shard in leaf.addressable_shards}
-    for place in layout.local:
-        yield place * _per_device(layout), by_device[layout.devices[place]]
-
-
 @jax.jit(donate_argnums=0)
 def _write(units: Units, rows: Units, at: int) -> Units:
     """Writes rows of units in place, from row `at` on; the first argument is used up."""
     return jax.tree.map(lambda a, new: jax.lax.dynamic_update_slice_in_dim(a, new, at, 0),
                         units, rows)
-
-
-def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
-    """Returns one sharded array made of the devices' own arrays, without a copy."""
-    if layout.parallel == "pmap":
-        shards = tuple(shard[None] for shard in shards)
-    shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])
-    return jax.make_array_from_single_device_arrays(shape, layout.by_unit, list(shards))

@@ -23,7 +23,6 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     EMPTY,
     Array,
@@ -40,9 +39,6 @@ from dpgen_jax.core.types import (
 def check_query(query: PyTree) -> None:
     """Checks that a query is made of arrays of at most 32 bits.
 
-    Args:
-        query: What `Method.ask` returned.
-
     Raises:
         TypeError: A leaf is no array, or has 64 bits.
     """
@@ -54,57 +50,8 @@ def check_query(query: PyTree) -> None:
                 raise AssertionError(f"a leaf is {leaf.dtype}, expected at most 32 bits")
 
 
-def check_unit(before: PyTree, after: PyTree) -> None:
-    """Checks that the state of a unit keeps its shapes and types.
-
-    Args:
-        before: The state that `Method.learn` got.
-        after: The state that it returned.
-
-    Raises:
-        TypeError: A shape or type differs.
-    """
-    with _named("learn"):
-        chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
-
-
-def check_message(message: Array, method: Method) -> None:
-    """Checks that a message is float32 [B, M].
-
-    Args:
-        message: What `Method.answer` returned.
-        method: The method, whose bound has B.
-
-    Raises:
-        TypeError: The rank, the number of rows or the type is another one.
-    """
-    with _named("answer"):
-        chex.assert_shape(message, (method.mechanism.bound.rows, None))
-        chex.assert_type(message, jnp.float32)
-
-
-def check_contribution(votes: Array, method: Method) -> None:
-    """Checks that a bounded message is of integers, as it is added to the sum.
-
-    Args:
-        votes: What `Mechanism.contribution` returned.
-        method: The method, whose mechanism has the shape.
-
-    Raises:
-        TypeError: The shape or the type is another one.
-    """
-    with _named("mechanism.contribution"):
-        chex.assert_shape(votes, method.mechanism.contribution_shape)
-        chex.assert_type(votes, jnp.int32)
-
-
 def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
     """Checks that the public state keeps its shapes and types, and that metrics are scalars.
-
-    Args:
-        before: The public state that `Method.absorb` got.
-        after: The public state that it returned.
-        metrics: The metrics that it returned.
 
     Raises:
         TypeError: A shape or type differs, or a metric is no scalar.
@@ -140,10 +87,7 @@ class Layout:
     every device has the records of all units.
 
     Attributes:
-        n_units: U.
         chunk: Units that are queried at once.
-        devices: The devices.
-        parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
         n_cohorts: Of the mechanism's schedule.
         sampled: Whether units are sampled into places.
         slab: Units that are on the devices at a time, a multiple of chunk x devices, where the
@@ -158,7 +102,6 @@ class Layout:
     n_units: int
     chunk: int
     devices: tuple[jax.Device, ...]
-    parallel: str = "shard_map"
     n_cohorts: int = 1
     sampled: bool = False
     slab: int = 0
@@ -166,13 +109,8 @@ class Layout:
     pretrained: int = 0
 
     def __post_init__(self) -> None:
-        if self.parallel not in ("shard_map", "pmap"):
-            raise UserError(f"parallel is {self.parallel!r}; use 'shard_map' or 'pmap'")
         if self.chunk < 1 or not self.devices:
             raise UserError(f"chunk {self.chunk} on {len(self.devices)} devices; at least 1 each")
-        if self.slab and self.parallel == "pmap":
-            raise UserError(f"{option('parallel', 'pmap')} keeps the state of units on the "
-                            f"devices; leave it out with {option('state', 'host')} or disk")
         if self.slab % (self.chunk * len(self.devices)):
             raise ValueError(f"slabs of {self.slab} units, in chunks of {self.chunk} on "
                              f"{len(self.devices)} devices")
@@ -218,21 +156,6 @@ class Layout:
         """The units whose records this process needs, as `local_units`; None, all, if sampled."""
         return None if self.sampled else self.local_units
 
-    def fold(self, tree: PyTree) -> PyTree:
-        """Returns a tree of [U, ...] leaves in the form that the per-device function takes.
-
-        `pmap` wants [devices, U / devices, ...]; `shard_map` takes them as they are.
-
-        Args:
-            tree: Leaves [U, ...]; it is used up.
-        """
-        if self.parallel == "shard_map":
-            return tree
-        shape = (len(self.devices), self.padded // len(self.devices))
-        fold = jax.jit(lambda t: jax.tree.map(lambda a: a.reshape(shape + a.shape[1:]), t),
-                       out_shardings=self.by_unit, donate_argnums=0)
-        return fold(tree)
-
     @property
     def replicated(self) -> NamedSharding:
         """The sharding of arrays that every device has as a whole."""
@@ -240,26 +163,13 @@ class Layout:
 
 
 def padded_rows(array: np.ndarray, layout: Layout) -> np.ndarray:
-    """Returns an array [R, ...] of the rows of units, padded with zeros.
-
-    Args:
-        array: On the host.
-        layout: How units lie on devices.
-    """
+    """Returns an array [R, ...] of the rows of units, padded with zeros."""
     padding = [(0, layout.padded // layout.n_cohorts - len(array))] + [(0, 0)] * (array.ndim - 1)
     return np.pad(array, padding)
 
 
 def spread(array: np.ndarray, layout: Layout) -> Array:
-    """Puts an array [k devices, ...] on the devices, as the per-device function takes it.
-
-    Args:
-        array: On the host.
-        layout: How units lie on devices.
-    """
-    if layout.parallel == "pmap":
-        per = len(array) // len(layout.devices)  # no -1: an array may be empty
-        array = array.reshape(len(layout.devices), per, *array.shape[1:])
+    """Puts an array [k devices, ...] on the devices, as the per-device function takes it."""
     return put(array, layout.by_unit)
 
 
@@ -300,24 +210,14 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
         out_by_unit: Likewise for the (tuple of) results.
         donate: Arguments that are updated in place.
     """
-    if layout.parallel == "shard_map":
-        return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
-    mapped = jax.pmap(_filled(local), axis_name=AXIS, devices=layout.devices,
-                      donate_argnums=donate,
-                      in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
-                      out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
-    return lambda *args: mapped(*_without_empty(args, by_unit, lambda shape: shape[1:]))
+    return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
 
 
 def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
                ) -> Callable:
     """Returns a per-device function as one of arrays that are sharded by unit or replicated.
 
-    Args:
-        local: As in `on_devices`, like the others.
-        layout: How units lie on devices.
-        by_unit: For each argument, whether it is sharded.
-        out_by_unit: For each result.
+    The arguments are those of `on_devices`.
     """
     def spec(flags: PyTree) -> PyTree:
         return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
@@ -329,8 +229,7 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
 
     @functools.wraps(local)
     def call(*args: PyTree) -> PyTree:
-        return mapped(*_without_empty(args, by_unit, lambda shape: (
-            shape[0] // len(layout.devices), *shape[1:])))
+        return mapped(*_without_empty(args, by_unit, len(layout.devices)))
 
     return call
 
@@ -350,20 +249,14 @@ class _Empty:
     dtype: Any
 
 
-def _without_empty(args: tuple, by_unit: tuple[bool, ...],
-                   on_one: Callable[[tuple[int, ...]], tuple[int, ...]]) -> tuple:
-    """Returns arguments with an `_Empty` for each array without entries.
-
-    Args:
-        args: Of all devices.
-        by_unit: As in `on_devices`.
-        on_one: From the shape of an array by unit to that of a device's part.
-    """
+def _without_empty(args: tuple, by_unit: tuple[bool, ...], devices: int) -> tuple:
+    """Returns arguments with an `_Empty`, of a device's shape, for each array without entries."""
     def one(leaf: Array, split: bool) -> Array | _Empty:
         if np.size(leaf):
             return leaf
         kind = jax.typeof(leaf)
-        return _Empty(on_one(kind.shape) if split else kind.shape, kind.dtype)
+        parts = devices if split else 1
+        return _Empty((kind.shape[0] // parts, *kind.shape[1:]), kind.dtype)
 
     return tuple(jax.tree.map(functools.partial(one, split=split), arg)
                  for arg, split in zip(args, by_unit, strict=True))
@@ -401,36 +294,19 @@ class Units:
 
 
 def one_unit(method: Method, key: Array, unit_id: Array) -> Units:
-    """Returns a unit before the first round, leaves without a unit axis.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        unit_id: int32 [].
-    """
+    """Returns a unit before the first round, leaves without a unit axis."""
     first, later = jax.random.split(jax.random.fold_in(key, unit_id))
     return Units(method.init_unit(first), jax.random.key_data(later), unit_id, jnp.uint8(0))
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units on their devices, one by one: no second copy of the state.
-
-    Args:
-        method: The method.
-        key: Random key of all units.
-        layout: How units lie on devices.
-    """
+    """Initialises all units on their devices, one by one: no second copy of the state."""
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
-    return layout.fold(compile_stack(method, layout)(key_data(key, layout), ids))
+    return compile_stack(method, layout)(key_data(key, layout), ids)
 
 
 def key_data(key: Array, layout: Layout) -> Array:
-    """Returns the data of a random key, which every device has as a whole.
-
-    Args:
-        key: A random key, which the compiled function takes as an argument and never holds.
-        layout: How units lie on devices.
-    """
+    """Returns the data of a random key, which every device has as a whole."""
     return put(np.asarray(jax.random.key_data(key)), layout.replicated)
 
 
@@ -438,10 +314,6 @@ def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Pr
     """Compiles the initialisation of units: a function of the key's data and of unit ids int32 [n].
 
     The key is an argument: JAX may keep what it compiles on a disk, which is no place for a secret.
-
-    Args:
-        method: The method.
-        layout: How units lie on devices.
     """
     def local(data: Array, ids: Array) -> Private[Units]:
         key = jax.random.wrap_key_data(data)
@@ -452,11 +324,7 @@ def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Pr
 
 @functools.lru_cache(maxsize=64)
 def unit_shapes(method: Method) -> Units:
-    """Returns the shapes of one unit, leaves without a unit axis.
-
-    Args:
-        method: The method.
-    """
+    """Returns the shapes of one unit, leaves without a unit axis."""
     def one(key: Array) -> Units:
         return one_unit(method, key, jnp.int32(0))
 
@@ -464,11 +332,7 @@ def unit_shapes(method: Method) -> Units:
 
 
 def unit_bytes(method: Method) -> int:
-    """Returns the bytes that the state of one unit takes.
-
-    Args:
-        method: The method.
-    """
+    """Returns the bytes that the state of one unit takes."""
     state = unit_shapes(method).state
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
@@ -497,16 +361,13 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
             raise ValueError(f"records of {len(array)} units for {last - first} places")
         return array if layout.slab else put(array, layout.by_unit, first, layout.padded)
 
-    return Private(layout.fold(jax.tree.map(one, unseal(records))))
+    return Private(jax.tree.map(one, unseal(records)))
 
 
 def meet(layout: Layout) -> None:
     """Opens the connections between the devices of several processes while all are on time.
 
     The first exchange waits half a minute for all of them, which a compilation may outlast.
-
-    Args:
-        layout: How units lie on devices.
     """
     ones = put(np.ones(len(layout.devices), np.int32), layout.by_unit)
     jax.block_until_ready(jax.jit(sharded(
@@ -536,14 +397,19 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, records, query)
-    check_unit(unit.state, state)
+    with _named("learn"):
+        chex.assert_trees_all_equal_shapes_and_dtypes(unit.state, state)
     # The barrier keeps accelerators' compilers from computing a message anew for each pass over it.
     # It is for speed: on CPU it is gone before loops are fused; `aggregation.bound` needs none.
     message = lax.optimization_barrier(method.answer(k_answer, state, records, query))
-    check_message(message, method)
+    with _named("answer"):
+        chex.assert_shape(message, (method.mechanism.bound.rows, None))
+        chex.assert_type(message, jnp.float32)
     message = jnp.where(jnp.any(records.y != EMPTY), message, jnp.nan)
     votes = method.mechanism.contribution(k_bound, message, private_input)
-    check_contribution(votes, method)
+    with _named("mechanism.contribution"):
+        chex.assert_shape(votes, method.mechanism.contribution_shape)
+        chex.assert_type(votes, jnp.int32)
     return dataclasses.replace(unit, state=state), votes
 
 
@@ -634,12 +500,7 @@ def _chunk(row: Array, cohort: Array, layout: Layout) -> tuple[Callable, Callabl
 
 
 def vmapped(one: Callable, chunk: int) -> Callable:
-    """Returns `vmap` of a function, but for a chunk of one keeps plain matrix products.
-
-    Args:
-        one: A function of one unit.
-        chunk: The size of the leading axis of its mapped arguments.
-    """
+    """Returns `vmap` of a function, but for a chunk of one keeps plain matrix products."""
     if chunk > 1:
         return jax.vmap(one)
     def alone(*args: PyTree) -> PyTree:

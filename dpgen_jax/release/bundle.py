@@ -17,7 +17,6 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.aggregation.single_releases import class_prior
 from dpgen_jax.core import arrays, files, storage
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.errors import option
@@ -35,7 +34,7 @@ from dpgen_jax.core.types import (
 )
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.methods.shared.config import MethodConfig
-from dpgen_jax.release import contents, documents, exact, guarantee, render, sampling
+from dpgen_jax.release import contents, documents, guarantee, render, sampling
 from dpgen_jax.release.sampling import (
     CHUNK,
     SEEDS,
@@ -51,13 +50,7 @@ from dpgen_jax.version import __version__
 
 @functools.lru_cache(64)
 def built_model(method: str, config: MethodConfig, spec: Spec) -> Method:
-    """Builds a method once for each configuration and schema.
-
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
-    """
+    """Builds a method once for each configuration and schema."""
     return methods.get(method).build(config, spec)
 
 
@@ -65,12 +58,7 @@ def tables(method: str, config: MethodConfig, spec: Spec, arrays: Any, privacy: 
            ) -> tuple[CountTable, ...]:
     """Returns the noisy tables of counts that a release was made of, if its method lists them.
 
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
-        arrays: The released arrays.
-        privacy: The statement, which says how many steps there were.
+    The statement says how many steps there were.
     """
     listed = built_model(method, config, spec).tables
     return listed(arrays, privacy["steps"]) if listed and "steps" in privacy else ()
@@ -79,11 +67,6 @@ def tables(method: str, config: MethodConfig, spec: Spec, arrays: Any, privacy: 
 @functools.lru_cache(64)
 def compiled_model(method: str, config: MethodConfig, spec: Spec) -> Callable[..., Any]:
     """Returns the jitted `sample` of a generator, or `predict` of a classifier.
-
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
 
     Raises:
         ValueError: For a method with neither.
@@ -103,7 +86,7 @@ def drawing(method: str, config: MethodConfig, spec: Spec, arrays: dict[str, Any
         config: Its complete configuration.
         spec: The schema of the records.
         arrays: The model.
-        seed: 0 or above, below `SEEDS`.
+        seed: Below `SEEDS`.
 
     Returns:
         From the number of records drawn before, and labels int32 [n], to records float32 [n, ...].
@@ -121,20 +104,13 @@ def drawing(method: str, config: MethodConfig, spec: Spec, arrays: dict[str, Any
     return draw
 
 
-def parse_arrays(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) -> dict[str,
-                                                                                             Any]:
-    """Reads the arrays of a release, which must be those that its method releases.
-
-    Args:
-        path: The file, for messages.
-        data: Its contents, safetensors.
-        expected: The `arrays` of its configuration.
-
-    Returns:
-        Nested dict of arrays.
+def parse_arrays(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]
+                 ) -> dict[str, Any]:
+    """Reads the arrays of a release, a nested dict, from the contents of its file.
 
     Raises:
-        UserError: For other contents, or an array of another name, shape or type.
+        UserError: For other contents than safetensors, or an array of another name, shape or type
+            than `arrays_of_model` expects.
     """
     try:
         flat = safetensors.numpy.load(data)
@@ -147,14 +123,9 @@ def parse_arrays(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStru
 
 
 @functools.lru_cache(64)
-def arrays_of_model(method: str, config: MethodConfig, spec: Spec) -> dict[str,
-                                                                           jax.ShapeDtypeStruct]:
+def arrays_of_model(method: str, config: MethodConfig, spec: Spec
+                    ) -> dict[str, jax.ShapeDtypeStruct]:
     """Finds the shape and type of each array of a release by its name; nothing is computed.
-
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
 
     Raises:
         UserError: For a configuration of which no model can be built.
@@ -174,11 +145,7 @@ def arrays_of_model(method: str, config: MethodConfig, spec: Spec) -> dict[str,
 
 
 def named(model: PyTree) -> dict[str, Any]:
-    """Returns the arrays of a model by the names that they have in the file of a release.
-
-    Args:
-        model: Nested dict of arrays, or of their shapes.
-    """
+    """Returns the arrays of a model by the names that they have in the file of a release."""
     flat: dict[str, Any] = traverse_util.flatten_dict(model, sep="/")
     return flat
 
@@ -188,10 +155,6 @@ def check(method: Method, spec: Spec) -> None:
 
     The functions of the method get shapes and types, and nothing is computed. It is called before
     anything is spent.
-
-    Args:
-        method: The method, built.
-        spec: The schema of the records.
 
     Raises:
         TypeError: For a function of the method that cannot take what it will be given, or whose
@@ -288,11 +251,9 @@ def _differing(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[tupl
 
 
 def as_generated(spec: Spec, x: object) -> np.ndarray:
-    """Returns checked records as a method draws them, float32 [n, *spec.shape] in [0, 1].
+    """Returns records as a method draws them, float32 [n, *spec.shape] in [0, 1].
 
-    Args:
-        spec: The schema.
-        x: As for `Release.predict`.
+    Those are given as `Release.predict` takes them.
 
     Raises:
         UserError: For other shapes, types and values.
@@ -316,11 +277,7 @@ SEED, ROWS, COLUMNS, CLASSES = 0, 5, 8, 10
 
 
 def release_text(release: Release) -> str:
-    """Returns a few public lines: what a release is, what it promises, and how it is used.
-
-    Args:
-        release: The release.
-    """
+    """Returns a few public lines: what a release is, what it promises, and how it is used."""
     privacy = release.privacy
     preset = f", preset {privacy['preset']}" if privacy.get("preset") else ""
     steps = f", {privacy['steps']:,} steps" if isinstance(privacy.get("steps"), int) else ""
@@ -331,36 +288,25 @@ def release_text(release: Release) -> str:
 
 
 def release_html(release: Release) -> str:
-    """Returns the same as HTML, with synthetic images or rows.
-
-    Args:
-        release: The release.
-    """
-    picture, head, rows = None, (), ()
-    if not release.classifies:
-        if isinstance(release.spec, TableSpec):
-            head, rows = _rows(release, release.spec)
-        else:
-            picture = _grid(release)
+    """Returns the same as HTML, with synthetic images or rows."""
+    picture, head, rows = None, list[str](), list[list[str]]()
+    if isinstance(release.spec, TableSpec) and not release.classifies:
+        names, cells = constraints.written_cells(release.spec, *release.arrays(ROWS, seed=SEED))
+        head, rows = names[:CLASSES], [row[:CLASSES] for row in cells]
+    elif not release.classifies:
+        picture = _grid(release)
     return render.page(__package__, "release.html", text=release_text(release), picture=picture,
                        head=head, rows=rows)
-
-
-def _rows(release: Release, spec: TableSpec) -> tuple[Any, Any]:
-    """Names of the columns, and some rows of text."""
-    names, rows = constraints.written_cells(spec, *release.sample(ROWS, seed=SEED))
-    return names[:CLASSES], [row[:CLASSES] for row in rows]
 
 
 def _grid(release: Release) -> render.Figure:
     """A row of images for each of the first classes."""
     from dpgen_jax.release import plots
 
-    spec = release.spec
-    classes = min(spec.classes, CLASSES)
-    x, _ = release.sample(classes * COLUMNS, np.repeat(np.arange(classes), COLUMNS), SEED)
+    classes = min(release.spec.classes, CLASSES)
+    x, _ = release.arrays(classes * COLUMNS, np.repeat(np.arange(classes), COLUMNS), SEED)
     file = io.BytesIO()
-    plots.grid(x, classes, spec.class_names[:classes] or None).save(file, "PNG")
+    plots.grid(x, classes, release.spec.class_names[:classes] or None).save(file, "PNG")
     return render.Figure("Synthetic images, a row for each class", "", file.getvalue())
 
 
@@ -392,8 +338,8 @@ class Release:
         return release_html(self)
 
     def sample(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None
-               ) -> tuple[np.ndarray, np.ndarray]:
-        """Draws synthetic records; it costs no privacy, seeded or not.
+               ) -> Any:
+        """Draws synthetic records in the form in which the real ones came; it costs no privacy.
 
         Args:
             n: How many.
@@ -405,25 +351,50 @@ class Release:
                 "age>=60". None stands for null.
 
         Returns:
+            Of a table a pandas DataFrame with the columns of the schema in their order, each of the
+            type that it declares. Of images a pair: images uint8 [n, H, W, ch], and labels
+            int32 [n].
+
+        Raises:
+            UserError: For n below 1, unknown labels and conditions that cannot be met, for a
+                classifier, and for a table without pandas.
+        """
+        if not isinstance(self.spec, TableSpec):
+            return self.arrays(n, labels, seed, where)
+        from dpgen_jax.release import frames
+
+        return frames.to_frame(self.spec, *self.arrays(n, labels, seed, where))
+
+    def frame(self, n: int, seed: int | None = None, labels: Labels = None, where: Where = None
+              ) -> Any:
+        """Draws the rows of a table as `sample` does, which had this name before.
+
+        Raises:
+            UserError: For images, and as `sample`.
+        """
+        self._require_generator()
+        if not isinstance(self.spec, TableSpec):
+            raise UserError("this release makes images, which are no table; use sample")
+        return self.sample(n, labels, seed, where)
+
+    def arrays(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None
+               ) -> tuple[np.ndarray, np.ndarray]:
+        """Draws the records of `sample` as arrays.
+
+        Returns:
             Images uint8 [n, H, W, ch], or table rows float64 [n, columns] with numbers as they are,
             categories as their index and null as NaN; and labels int32 [n].
 
         Raises:
-            UserError: For n below 1, unknown labels and conditions that cannot be met, and for a
-                classifier.
+            UserError: As `sample`.
         """
         return together(self.stream(n, labels, seed, where))
 
     def stream(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None,
                max_tries: int | None = None) -> Sampler:
-        """Returns the records of `sample` in blocks, of which one at a time is in memory.
+        """Returns the records of `arrays` in blocks, of which one at a time is in memory.
 
-        Args:
-            n: How many.
-            labels: As for `sample`.
-            seed: As for `sample`, and the same records.
-            where: As for `sample`.
-            max_tries: The most records that are drawn to find n that meet the conditions.
+        `max_tries` is the most records that are drawn to find n that meet the conditions.
 
         Returns:
             An iterable of pairs (records, labels), whose `report` says how conditions were met.
@@ -436,8 +407,8 @@ class Release:
             raise UserError(f"seed is {seed!r}; give a whole number")
         seed = int(seed) % SEEDS if seed is not None else secrets.randbits(31)
         wanted = sampling.parse_conditions(where, self.spec)
-        made = exact.narrowed(built_model(self.method, self.config, self.spec), self.model,
-                          self.class_shares, wanted)
+        made = sampling.narrowed(built_model(self.method, self.config, self.spec), self.model,
+                                 self.class_shares, wanted)
         draw = drawing(self.method, self.config, self.spec, made.model, seed)
         source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,
                         made.share)
@@ -445,10 +416,6 @@ class Release:
 
     def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic rows in the form in which a table is encoded.
-
-        Args:
-            n: How many.
-            seed: To repeat a draw.
 
         Returns:
             Rows float32 [n, F] with hard one-hots, which keep the constraints of the schema, and
@@ -459,26 +426,6 @@ class Release:
             made = constraints.finished(self.spec, x, y)
             x = transform.encode(self.spec, made.codes).astype(np.float32)
         return x, y
-
-    def frame(self, n: int, seed: int | None = None, labels: Labels = None, where: Where = None
-              ) -> Any:
-        """Draws synthetic rows of a table as a pandas DataFrame.
-
-        Args:
-            n: How many.
-            seed: To repeat a draw.
-            labels: As for `sample`.
-            where: As for `sample`.
-
-        Raises:
-            UserError: Without pandas, for images, and as `sample`.
-        """
-        from dpgen_jax.data.table import frames
-
-        self._require_generator()
-        if not isinstance(self.spec, TableSpec):
-            raise UserError("this release makes images, which are no table; use sample")
-        return frames.frame(self.spec, *self.sample(n, labels, seed, where))
 
     @property
     def classifies(self) -> bool:
@@ -516,21 +463,19 @@ class Release:
     @property
     def class_shares(self) -> np.ndarray | None:
         """The shares in which labels are drawn, bought or the model's; None: equal shares."""
-        if self.class_counts is not None:
-            return class_prior(self.class_counts)
         of_model = built_model(self.method, self.config, self.spec).class_shares
-        if of_model is None:
+        if self.class_counts is not None:  # no class is lost to the noise of its count
+            shares = np.maximum(np.asarray(self.class_counts, np.float64), 1)
+        elif of_model is not None:
+            shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
+        else:
             return None
-        shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
         return shares / shares.sum()
 
     def classes(self, names: Iterable[object]) -> list[int]:
         """Returns the numbers of classes that are named.
 
         A number names its class too, unless a class has such a name or the records are a table's.
-
-        Args:
-            names: Names or numbers of classes.
 
         Raises:
             UserError: For any other name.
@@ -563,22 +508,15 @@ class Release:
         return wanted.ravel().astype(np.int64)
 
     def save(self, root: str | Path) -> Path:
-        """Writes the files of `stated`, config.json and generator.safetensors.
+        """Writes the files of `stated`, config.json and generator.safetensors; returns the folder.
 
         A generator is never left with the statement of another one.
-
-        Args:
-            root: The folder.
-
-        Returns:
-            The folder.
 
         Raises:
             OSError: Where it cannot be written; what was there is still there.
         """
         root = Path(root)
-        flat = traverse_util.flatten_dict(self.model, sep="/")
-        data = safetensors.numpy.save({k: np.asarray(v) for k, v in flat.items()})
+        data = safetensors.numpy.save(jax.tree.map(np.asarray, named(self.model)))
         described = {
             "method": self.method, "config": to_json(self.config), "spec": to_json(self.spec),
             "class_counts": to_json(self.class_counts),
@@ -591,7 +529,7 @@ class Release:
     def stated(self) -> dict[str, bytes]:
         """Returns the bytes of privacy.json, statement.html and README.txt, by name."""
         return documents.files(self.privacy, self.spec, documents.of_release(
-            self.spec, self.classifies))
+            self.spec, self.classifies, self.method))
 
 
 def together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -601,10 +539,7 @@ def together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 
 
 def load(root: str | Path) -> Release:
-    """Reads a release folder, or the release of a run folder.
-
-    Args:
-        root: The folder, or the address of a release on an object store.
+    """Reads a release folder, or the release of a run folder, here or on an object store.
 
     Raises:
         UserError: Naming the file that is missing or damaged.

@@ -18,6 +18,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.files import Json, json_bytes
 from dpgen_jax.core.types import Spec, TableSpec, UserError
 from dpgen_jax.release import guarantee, render
+from dpgen_jax.release.numpy_samplers import SAMPLERS
 from dpgen_jax.release.render import NOTHING, Cell, Table, bound, label, number, one_in
 from dpgen_jax.version import __version__
 
@@ -367,8 +368,8 @@ def files(privacy: Json, spec: Spec, use: Use) -> dict[str, bytes]:
             "README.txt": readme(plain, spec, use).encode()}
 
 
-def of_release(spec: Spec, classifies: bool) -> Use:
-    """Return how a release folder is used."""
+def of_release(spec: Spec, classifies: bool, method: str = "") -> Use:
+    """Return how a release folder is used, whose method may have a sampler without JAX."""
     table = isinstance(spec, TableSpec)
     load = ("import dpgen_jax as dg", 'release = dg.load("THIS_FOLDER")')
     arrays = ("generator.safetensors, config.json",
@@ -378,13 +379,14 @@ def of_release(spec: Spec, classifies: bool) -> Use:
     needs = f"Python 3.11 or later, and dpgen_jax {__version__} or a later version"
     if classifies:
         return Use(needs, (), (*load, "classes = release.predict(x)"), stated)
-    make = ("table = release.frame(1000)          # a pandas DataFrame" if table else
+    make = ("table = release.sample(1000)         # a pandas DataFrame" if table else
             "images, labels = release.sample(1000)")
     look = (("samples.csv, marginals.png", "a first look; every row is synthetic") if table else
             ("samples.png", "a first look; every image is synthetic, a row for each class"))
-    commands = tuple(f"python -m dpgen_jax.{line}" for line in (
-        f"sample THIS_FOLDER --n 1000 --out synthetic.{'csv' if table else 'npz'}",
-        "export THIS_FOLDER --out FOLDER   # for somebody with NumPy alone"))
+    lines = [f"sample THIS_FOLDER --n 1000 --out synthetic.{'csv' if table else 'npz'}"]
+    if method in SAMPLERS:
+        lines.append("export THIS_FOLDER --out FOLDER   # for somebody with NumPy alone")
+    commands = tuple(f"python -m dpgen_jax.{line}" for line in lines)
     return Use(needs, commands, (*load, make), (*stated, look))
 
 

@@ -27,7 +27,7 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.terms import Unit, at_most
+from dpgen_jax.core.terms import ProtectedUnit, at_most, whom
 from dpgen_jax.version import __version__
 
 TERMS = "(epsilon, delta) "
@@ -68,9 +68,6 @@ def stamped(relation: str, faults: Iterable[str], uncovered: Iterable[str] = ())
         relation: One of RELATIONS.
         faults: The reasons why nothing holds; none for a sound run.
         uncovered: The public facts that were read from private records.
-
-    Returns:
-        The guarantee, with its stamp.
     """
     faults, uncovered = tuple(faults), tuple(uncovered)
     if faults:
@@ -81,17 +78,13 @@ def stamped(relation: str, faults: Iterable[str], uncovered: Iterable[str] = ())
 
 
 def sources(labels: Iterable[str]) -> str:
-    """Returns the sources of noise bits of several clients, as a statement names them.
-
-    Args:
-        labels: Those of the clients, each once.
-    """
+    """Returns the sources of noise bits of several clients, as a statement names them."""
     return "; ".join(sorted(labels))
 
 
 def faults(epsilon: float, noise_source: str, accounting: str = "proven", simulated: str = ""
            ) -> tuple[str, ...]:
-    """The reasons why nothing is guaranteed; none where a guarantee holds.
+    """The reasons why nothing is guaranteed, one line each; none where a guarantee holds.
 
     Args:
         epsilon: The epsilon that the ledger allows, or inf.
@@ -99,9 +92,6 @@ def faults(epsilon: float, noise_source: str, accounting: str = "proven", simula
             clients.
         accounting: Of the configuration: "proven", or another.
         simulated: The reason why no bound is proven for the records of simulated clients.
-
-    Returns:
-        One line for each reason.
     """
     sources = set(noise_source.split("; ")) - {SOUND_NOISE}
     seeded = any(source.startswith("seeded") for source in sources)
@@ -116,17 +106,11 @@ def faults(epsilon: float, noise_source: str, accounting: str = "proven", simula
 
 
 def of(privacy: Json) -> Guarantee:
-    """Reads the guarantee of a privacy statement.
+    """Reads the guarantee of a privacy statement, the contents of privacy.json.
 
     It fails closed: a stamp that says more than the rest of the statement allows, or that is not
     known, counts as none. Statements of before 2026-11 have no stamp: theirs follows from the other
     fields.
-
-    Args:
-        privacy: The contents of privacy.json.
-
-    Returns:
-        The guarantee.
     """
     written = privacy.get("guarantee")
     source = str(privacy.get("noise_source"))
@@ -154,14 +138,7 @@ def of(privacy: Json) -> Guarantee:
 
 
 def line(privacy: Json) -> str:
-    """One line about a statement for a terminal: its stamp, its numbers, and who is protected.
-
-    Args:
-        privacy: The contents of privacy.json.
-
-    Returns:
-        The line.
-    """
+    """One line about a statement for a terminal: its stamp, its numbers, and who is protected."""
     stamp = of(privacy)
     epsilon, budget = (_number(privacy.get(name)) for name in ("epsilon", "budget_epsilon"))
     numbers = f"epsilon {at_most(math.inf if stamp.kind == 'none' else epsilon)}"
@@ -173,22 +150,6 @@ def line(privacy: Json) -> str:
     simulated = f", {clients} simulated clients" if clients else ""
     return (f"{stamp.text}; {numbers}, delta {at_most(_number(privacy.get('delta')))}, unit "
             f"{whom(privacy)}{simulated}")
-
-
-def whom(terms: Json) -> str:
-    """Says in words who is protected.
-
-    Args:
-        terms: The contents of privacy.json, or of the header of a ledger.
-
-    Returns:
-        The unit, and of subjects their column and the most rows of one that are kept.
-    """
-    unit = str(terms.get("unit"))
-    if unit != SUBJECT:
-        return unit
-    return (f"{unit} (all rows of one {terms.get('unit_column')}; at most "
-            f"{terms.get('rows_per_unit')} of them are kept)")
 
 
 def _number(value: Any) -> float:
@@ -214,44 +175,25 @@ class Protected:
     """Who is protected, and what is public of the data.
 
     Attributes:
-        unit: "record", "client" or "subject".
+        unit: The unit.
         counts: Their public number, and that of simulated clients.
         notes: Notes on the data, one line each.
         uncovered: Public facts that were read from private records, one line each.
         simulated: The reason why no bound is proven for a record of simulated clients; empty where
             one is.
-        unit_column: Of subjects, the column that names them.
-        rows_per_unit: Of subjects, the most rows of one that are kept.
         bought_from: As `run.planning.bought_from` returns it.
     """
 
-    unit: str
+    unit: ProtectedUnit
     counts: dict[str, int]
     notes: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     simulated: str = ""
-    unit_column: str = ""
-    rows_per_unit: int = 0
     bought_from: Json = dataclasses.field(default_factory=dict)
-
-    @property
-    def terms(self) -> Json:
-        """The fields by which statements and ledgers name the unit, as `whom` reads."""
-        terms: Json = {"unit": self.unit}
-        if self.unit == Unit.SUBJECT:
-            terms |= {"unit_column": self.unit_column, "rows_per_unit": self.rows_per_unit}
-        return terms
 
 
 def stated_accountant(events: Events) -> str:
-    """Names how `accountant.composition.epsilon_of` counts events.
-
-    Args:
-        events: Pairs (event, count).
-
-    Returns:
-        The name, as a statement has it.
-    """
+    """Names, for a statement, how `accountant.composition.epsilon_of` counts events."""
     name = "exact Gaussian differential privacy; basic composition with pure releases"
     if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
         name = "privacy loss distributions; basic composition with pure releases"
@@ -263,20 +205,12 @@ def stated_accountant(events: Events) -> str:
 
 
 def stated_events(spent: Events) -> list[dict[str, Any]]:
-    """Returns events as a statement lists them.
-
-    Args:
-        spent: Pairs (event, count).
-    """
+    """Returns events and their counts as a statement lists them."""
     return [{**event.statement(), "count": count} for event, count in spent]
 
 
 def between_hosts(processes: int) -> list[str]:
-    """Returns what several processes add to what is not accounted; empty for one process.
-
-    Args:
-        processes: How many made the run, at the start that had most.
-    """
+    """Returns what several processes add to what is not accounted; empty for one process."""
     return [BETWEEN_HOSTS.format(processes)] * (processes > 1)
 
 
@@ -302,20 +236,11 @@ class Facts:
 
 
 def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> Json:
-    """The statement of a run.
+    """The statement of a run: the contents of privacy.json, where an infinite number is a float.
 
     epsilon is the budget fixed before the first release and never a reading taken while training,
     unless the ledger holds more than the budget allows, as after a damaged line; "inf" where
-    nothing is guaranteed. The events are those of the ledger.
-
-    Args:
-        facts: Of the run.
-        ledger: The run's `Ledger`.
-        relation: The neighbouring relation.
-        protected: Who is protected.
-
-    Returns:
-        The contents of privacy.json; an infinite number is still a float.
+    nothing is guaranteed. The events are those of the run's `Ledger`.
     """
     spent = ledger.epsilon()
     epsilon = max(ledger.target, spent)
@@ -326,7 +251,7 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "epsilon": epsilon if stamp.holds else math.inf,
         "delta": ledger.header["delta"],
         "relation": str(relation),  # plain text, as a reader of privacy.json gets it
-        **protected.terms,
+        **protected.unit.terms,
         "budget_epsilon": ledger.target,
         "not_covered": list(protected.uncovered),
         "accountant": stated_accountant(ledger.spent()),

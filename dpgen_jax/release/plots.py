@@ -66,15 +66,11 @@ def grid(images: np.ndarray, rows: int, labels: Sequence[str] | None = None) -> 
     if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
         raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows of "
                         "one length; give each row as many images, and one label")
-    return _grid_image(pixels.reshape(rows, -1, *pixels.shape[1:]), labels)
-
-
-def _grid_image(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
-    """pixels: uint8 [rows, columns, H, W, 3]."""
-    rows, columns, *sides = pixels.shape[:4]
+    pixels = pixels.reshape(rows, -1, *pixels.shape[1:])
+    _, columns, *sides = pixels.shape[:4]
     scale = max(1, math.ceil(TILE / max(sides)))
     height, width = (scale * side + GAP for side in sides)
-    font = _font()
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 18)  # matplotlib ships it
     margin = math.ceil(max(font.getlength(label) for label in labels)) + 3 * GAP
     canvas = Image.new("RGB", (margin + columns * width, rows * height + GAP), BACKGROUND)
     draw = ImageDraw.Draw(canvas)
@@ -84,15 +80,6 @@ def _grid_image(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
         for j, image in enumerate(pixels[i].repeat(scale, 1).repeat(scale, 2)):
             canvas.paste(Image.fromarray(image), (margin + j * width, top))
     return canvas
-
-
-def sampled_grid(images: np.ndarray, path: str | Path,
-                 class_names: Sequence[str] | None = None) -> Path:
-    """`samples_grid` of images [C, n, H, W, ch], a row of n for each class."""
-    images = np.asarray(images)
-    if images.ndim != 5:
-        raise UserError(f"images have shape {images.shape}, expected [C, n, H, W, ch]")
-    return samples_grid(images.reshape(-1, *images.shape[2:]), path, len(images), class_names)
 
 
 def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
@@ -269,8 +256,3 @@ def _pixels(images: np.ndarray) -> np.ndarray:
         finite = np.nan_to_num(images.astype(np.float32), nan=0.0, posinf=1.0, neginf=0.0)
         images = np.round(np.clip(finite, 0, 1) * 255).astype(np.uint8)
     return np.broadcast_to(images, (*images.shape[:3], 3))
-
-
-def _font() -> ImageFont.FreeTypeFont:
-    """The font that matplotlib ships."""
-    return ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 18)

@@ -5,7 +5,9 @@ the schema first: a condition that no record of the schema can meet is refused. 
 comparison, not even `!=`; only `=null`, and a set that names null, includes it.
 
 Conditions on the label are exact: only classes that meet them are drawn, in the shares that the
-release has for them. Some models can sample under conditions on other columns (`exact`). All other
+release has for them. Some models can be restricted by conditions on other columns (`narrowed`):
+for each column to a set of values that contains all wanted ones. Such a model may draw a few
+others, by rounding or where the wanted values are not a range, and they are rejected. All other
 conditions are met by rejection: records are drawn until enough of them meet the conditions. The
 result has the law of filtered records.
 """
@@ -17,14 +19,17 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpgen_jax.core.errors import nearest, option
-from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError, Wanted
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.constraints import Finished
+
+if TYPE_CHECKING:  # an exported folder has this module, and no methods
+    from dpgen_jax.core.types import Method, PyTree
 
 LABEL = "label"
 """The name by which conditions call the class of an image."""
@@ -89,18 +94,10 @@ class Conditions:
 
     def classes(self) -> np.ndarray:
         """Returns which classes meet the conditions on the label, bool [C]."""
-        return _all(self.on_label, np.arange(self.spec.classes, dtype=np.float64),
-                    self.spec.classes)
+        return _all(self.on_label, np.arange(self.spec.classes, dtype=np.float64))
 
     def met(self, codes: np.ndarray) -> np.ndarray:
-        """Returns which rows meet the conditions on columns, as they are and as they are written.
-
-        Args:
-            codes: float64 [n, columns], as `Release.sample` returns them.
-
-        Returns:
-            bool [n].
-        """
+        """Returns which rows [n, columns] meet them, as they are and as written: bool [n]."""
         kept = np.ones(len(codes), bool)
         for condition in self.on_columns:
             values = codes[:, condition.place]
@@ -267,7 +264,7 @@ def _code(text: str, column: Column, value: str) -> float:
 def _require_possible(column: Column, conditions: list[Condition]) -> None:
     """Refuses conditions on one column that no record of the schema meets together."""
     if not conditions or all(c.null for c in conditions) or _all(
-            conditions, codes := candidates(column, conditions), len(codes)).any():
+            conditions, candidates(column, conditions)).any():
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
@@ -278,14 +275,9 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
 
 
 def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
-    """Returns codes of the schema, with the ends of every part that conditions distinguish.
+    """Returns codes of a column, without null: float64 [n].
 
-    Args:
-        column: The column.
-        conditions: Conditions on it.
-
-    Returns:
-        float64 [n], without null.
+    The ends of every part that the conditions distinguish are among them.
     """
     if column.categories:
         return np.arange(len(column.categories), dtype=np.float64)
@@ -298,12 +290,76 @@ def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
     return np.array([*codes[(codes >= column.low) & (codes <= column.high)], *column.special])
 
 
-def _all(conditions: Iterable[Condition], codes: np.ndarray, count: int) -> np.ndarray:
-    """Returns which codes meet all conditions, bool [count]."""
-    kept = np.ones(count, bool)
-    for condition in conditions:
-        kept &= condition.met(codes)
-    return kept
+def _all(conditions: Iterable[Condition], codes: np.ndarray) -> np.ndarray:
+    """Returns which codes meet all conditions, bool [n]."""
+    return np.all([np.ones(len(codes), bool), *(one.met(codes) for one in conditions)], 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrowed:
+    """A model that is restricted by conditions.
+
+    Attributes:
+        model: Its arrays [...].
+        prior: The share of each class among the records that meet them, float64 [C]; None: equal.
+        columns: The places of the columns that are restricted.
+        share: The share of all records that meet them.
+    """
+
+    model: PyTree
+    prior: np.ndarray | None
+    columns: tuple[int, ...] = ()
+    share: float = 1.0
+
+
+def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions: Conditions
+             ) -> Narrowed:
+    """Restricts a model by the conditions on columns, if its method supports it.
+
+    Conditions on columns that stand in a constraint of the schema are left to rejection: mended
+    rows have other values there than the model's. Mending reads no other column. So the law of
+    mended rows that meet conditions on other columns is the law of the model's own rows that meet
+    them, mended. `prior` is the share of each class, float64 [C], or None for equal shares.
+
+    Raises:
+        UserError: Where the model makes no such record.
+    """
+    spec = conditions.spec
+    if (method.conditional is None or method.class_shares is None or prior is None
+            or not isinstance(spec, TableSpec)):
+        return Narrowed(model, prior)
+    mended = constraints.constrained_columns(spec)
+    places = tuple(sorted({condition.place for condition in conditions.on_columns
+                           if spec.columns[condition.place].name not in mended}))
+    if not places:
+        return Narrowed(model, prior)
+    wanted = {spec.columns[place].name: _wanted(spec.columns[place], place, conditions)
+              for place in places}
+    new, share = method.conditional(model, wanted)
+    before, after = (np.asarray(method.class_shares(arrays), np.float64)
+                     for arrays in (model, new))
+    # By Bayes, after / before is how likely the records of a class meet them, over all records'.
+    weights = prior * np.divide(after, before, where=before > 0, out=np.zeros(len(before)))
+    return Narrowed(new, weights / weights.sum(), places, float(share * weights.sum()))
+
+
+def _wanted(column: Column, place: int, conditions: Conditions) -> Wanted:
+    """Returns a set of values that holds all that meet the conditions on a column."""
+    mine = [condition for condition in conditions.on_columns if condition.place == place]
+    codes = np.array([*candidates(column, mine), np.nan])
+    met = codes[_all(mine, codes)]
+    if column.categories:
+        return Wanted(tuple(met.tolist()))
+    apart = np.isnan(met) | np.isin(met, column.special)
+    inside = met[~apart]
+    if not len(inside):
+        return Wanted(tuple(met.tolist()))
+    # What is rounded to the ends belongs to them; of whole numbers the ends are themselves.
+    size = 0.0 if column.kind == "integer" and column.scale == "linear" else (
+        1.0 if column.kind == "integer" else transform.step(column) or 0.0)
+    ends = np.array([inside.min() - size / 2, inside.max() + size / 2])
+    low, high = transform.unit(column, ends).tolist()
+    return Wanted(tuple(met[apart].tolist()), low, high)
 
 
 CHUNK = 500
@@ -328,7 +384,7 @@ class Source:
         finish: From these and their labels to records as a user takes them [n, ...], which keep
             the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
-        narrowed: The places of the columns whose conditions restrict the model (`exact`).
+        narrowed: The places of the columns whose conditions restrict the model.
         share: The share of such records among all that the release makes.
     """
 
@@ -340,13 +396,7 @@ class Source:
 
 
 def finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> Finished:
-    """Returns records as a user takes them, from records as a method draws them.
-
-    Args:
-        spec: The schema.
-        x: float32 [n, *spec.shape].
-        y: Labels int [n].
-    """
+    """Returns records as a user takes them, from [n, *spec.shape] as a method draws them."""
     if isinstance(spec, TableSpec):
         return constraints.finished(spec, x, y)
     return Finished(np.round(x * 255).astype(np.uint8))
@@ -356,12 +406,9 @@ Key = TypeVar("Key")
 
 
 def key_at(fold_in: Callable[[Key, int], Key], key: Key, start: int) -> Key:
-    """Returns the key of the records from a place on; 32 bits are folded in at once.
+    """Returns the key of the records from a place on, a multiple of `CHUNK`.
 
-    Args:
-        fold_in: From a key and a number below `SEEDS` to another key.
-        key: The key of a seed.
-        start: The place of the first record, a multiple of `CHUNK`.
+    `fold_in` makes another key of a key and a number below `SEEDS`: 32 bits at once.
     """
     high, low = divmod(start, SEEDS)
     if high:  # no block of records starts at the last of these places

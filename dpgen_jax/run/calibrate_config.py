@@ -24,13 +24,6 @@ EventsOf = Callable[[Any, int], Events]
 def with_records(config: MethodConfig, n: int) -> MethodConfig:
     """Fills in the public number of records, where each record is a unit of its own.
 
-    Args:
-        config: A method's configuration.
-        n: The number of training records.
-
-    Returns:
-        The configuration with `records` set, or as it was.
-
     Raises:
         UserError: Where it names another number.
     """
@@ -48,16 +41,8 @@ def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, boug
 
     With an infinite epsilon, `sigma` None means no noise.
 
-    Args:
-        method: The name of a method.
-        config: Its configuration, of which `sigma` or `steps` may be None, but not both.
-        spec: The public schema of the records.
-        budget: The promise.
-        bought: The events of what was bought on the same records.
-        bought_unit: Whom these events protect.
-
-    Returns:
-        The configuration with both.
+    `bought` are the events of what was bought on the same records, and `bought_unit` is whom these
+    protect.
 
     Raises:
         UserError: Where both are open, and for a budget that makes no sense.

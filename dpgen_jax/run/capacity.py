@@ -31,27 +31,11 @@ ALGORITHMS: dict[Compute, str | None] = {"float32": None, "bfloat16": "BF16_BF16
 """An accelerator's way to multiply matrices: bfloat16 factors, float32 sums; None: JAX's own."""
 
 
-def precision_as_begun(runtime: Runtime, written: object) -> Runtime:
-    """Returns the runtime of a run that goes on, in the precision in which it began.
-
-    Args:
-        runtime: The user's request; another precision than the default stays.
-        written: The precision that the run folder notes, if it does.
-    """
-    began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
-    return runtime if runtime.compute != Runtime.compute else dataclasses.replace(
-        runtime, compute=began)
-
-
 def units_in_precision(method: Method, compute: Compute) -> Method:
     """Returns a method whose units learn and answer in a precision, in all of its phases.
 
     The bound, the votes, their sum and the public side stay as they are, and so does what a round
     costs: a message is bounded whatever its values are.
-
-    Args:
-        method: The method, built.
-        compute: The precision.
     """
     algorithm = ALGORITHMS[compute]
     if algorithm is None:
@@ -81,15 +65,7 @@ state."""
 
 
 def units_at_once(method: Method, records: Records | None, memory: float, rows: int) -> int:
-    """Returns how many units one accelerator queries at once.
-
-    Args:
-        method: The method, built.
-        records: Shapes of the records of one unit: x [m, ...], y [m]; None: not known.
-        memory: Bytes of memory of the device.
-        rows: Units that a round queries on one device; a larger chunk would be filled up with
-            places without a unit, which cost as much.
-    """
+    """Returns how many units one accelerator queries at once."""
     return _fit(unit_bytes, method, records, memory, rows)
 
 
@@ -98,12 +74,6 @@ def pretrained_at_once(method: Method, records: Records | None, memory: float, r
 
     They are not those of a query: where few answer in a round, all still have their pretraining,
     and a unit that has a generator of its own meanwhile takes more memory than one that is queried.
-
-    Args:
-        method: The method, built.
-        records: As in `units_at_once`.
-        memory: Bytes of memory of the device.
-        rows: All units of one device.
 
     Returns:
         The number; 0 for a method without pretraining.
@@ -124,10 +94,6 @@ def unit_bytes(method: Method, records: Records) -> int:
 
     Compilers fuse operations and keep fewer of them in memory: on an H100 chunks of published
     teachers of DataLens and G-PATE took about half of this.
-
-    Args:
-        method: The method, built.
-        records: Shapes of the records of the unit: x [m, ...], y [m].
     """
     key = jax.random.key(0)
     query = jax.eval_shape(method.ask, key, jax.eval_shape(method.init, key))
@@ -140,12 +106,7 @@ def unit_bytes(method: Method, records: Records) -> int:
 
 
 def pretraining_bytes(method: Method, records: Records) -> int:
-    """Returns the bytes of all values that are needed at one time while one unit is pretrained.
-
-    Args:
-        method: A method with pretraining.
-        records: Shapes of the records of the unit: x [m, ...], y [m].
-    """
+    """Returns the bytes of all values that are needed at one time while one unit is pretrained."""
     return _peak(jax.make_jaxpr(functools.partial(pretraining.pretrain_one, method))(
         _one_unit(method), records).jaxpr)
 
@@ -187,11 +148,7 @@ def _size(aval: Any) -> int:
 
 
 def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
-    """Yields the jaxprs inside an equation, a rule for differentiation not among them.
-
-    Args:
-        params: Parameters of the equation.
-    """
+    """Yields the jaxprs inside an equation, a rule for differentiation not among them."""
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             inner = getattr(item, "jaxpr", item)
@@ -214,13 +171,7 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
 
     A place for the state of units is left out where units have none.
 
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
-        runtime: The user's request.
-        log: Prints a line of the run, where the runtime is changed.
-        moments: The precision in which a run that goes on keeps them, whatever fits here.
+    A run that goes on keeps the precision of `moments` in which it began, whatever fits here.
     """
     built = methods.get(method).build(config, spec, runtime)
     if runtime.state != "device" and not keeps_state(built):
@@ -239,11 +190,7 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
 
 
 def keeps_state(method: Method) -> bool:
-    """Returns whether units keep anything from one step to the next.
-
-    Args:
-        method: The method, built.
-    """
+    """Returns whether units keep anything from one step to the next."""
     return method.init_unit is not no_state and method.mechanism.schedule.batch_capacity is None
 
 
@@ -262,11 +209,7 @@ def host_memory() -> float:
 
 
 def room(runtime: Runtime) -> float:
-    """Returns the bytes of memory that the state of units may take, where that is bounded.
-
-    Args:
-        runtime: Where the state lies.
-    """
+    """Returns the bytes of memory that the state of units may take, where that is bounded."""
     return {"device": memory, "host": files.machine_bytes, "disk": lambda: math.inf}[
         runtime.state]()
 
@@ -282,9 +225,7 @@ def slab(method: Method, at_once: int) -> int:
 
     Slabs are of about one size, so that few places are left empty in the last one.
 
-    Args:
-        method: The method, built.
-        at_once: Units that all devices compute at once, of which it is a multiple.
+    Their number is a multiple of `at_once`, the units that all devices compute at once.
     """
     rows = -(-method.mechanism.n_units // (method.mechanism.schedule.n_cohorts * at_once))
     most = max(1, SLAB_BYTES // (teachers.unit_bytes(method) * at_once))
@@ -292,11 +233,7 @@ def slab(method: Method, at_once: int) -> int:
 
 
 def state_bytes(method: Method) -> int:
-    """Returns the bytes of the state of all units that are in memory at once.
-
-    Args:
-        method: The method, built.
-    """
+    """Returns the bytes of the state of all units that are in memory at once."""
     mechanism = method.mechanism
     return teachers.unit_bytes(method) * (mechanism.schedule.batch_capacity or mechanism.n_units)
 
@@ -306,9 +243,6 @@ def copy_fits(method: Method) -> bool:
 
     From it checkpoints are written while the training goes on. Devices other than a CPU have memory
     of their own.
-
-    Args:
-        method: The method, built.
     """
     on_hosts = 2 if jax.devices()[0].platform == "cpu" else 1
     return on_hosts * state_bytes(method) < MEMORY_SHARE * host_memory()
@@ -319,11 +253,7 @@ COPIES = 6
 
 
 def sum_bytes(method: Method) -> int:
-    """Returns the bytes that the sum of a round takes with its noise.
-
-    Args:
-        method: The method, built.
-    """
+    """Returns the bytes that the sum of a round takes with its noise."""
     return COPIES * 4 * math.prod(method.mechanism.shape)
 
 
@@ -332,21 +262,13 @@ PUBLIC_COPIES = 3
 
 
 def public_bytes(method: Method) -> int:
-    """Returns the bytes that the public state takes, by its shapes.
-
-    Args:
-        method: The method, built.
-    """
+    """Returns the bytes that the public state takes, by its shapes."""
     leaves = jax.tree.leaves(jax.eval_shape(method.init, jax.random.key(0)))
     return PUBLIC_COPIES * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
 def check_memory(method: Method, runtime: Runtime = Runtime()) -> None:
     """Refuses, before anything is spent, states and sums that are larger than the memory.
-
-    Args:
-        method: The method, built.
-        runtime: Where the state lies.
 
     Raises:
         UserError: Where the memory is too small; the system would end the run in its first steps.
@@ -371,22 +293,13 @@ def check_memory(method: Method, runtime: Runtime = Runtime()) -> None:
 
 
 def disk(root: Path) -> int:
-    """Returns the bytes that are free on a disk.
-
-    Args:
-        root: A folder on it, which need not exist yet.
-    """
+    """Returns the bytes that are free on the disk of a folder, which need not exist yet."""
     existing = next(p for p in (root, *root.absolute().parents) if p.exists())
     return shutil.disk_usage(existing).free
 
 
 def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None:
     """Refuses, before anything is spent, a disk without room for a checkpoint and the state on it.
-
-    Args:
-        root: The run folder, which need not exist yet.
-        method: The method, built.
-        runtime: Where the state lies.
 
     Raises:
         UserError: Where the disk is too small.
@@ -431,9 +344,6 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         records: Shapes of the records of one unit, by which an accelerator takes as many units at
             once as its memory has room for; None where they are not known.
 
-    Returns:
-        How the units lie on the devices.
-
     Raises:
         UserError: Where more devices are asked for than there are, or for options that exclude each
             other.
@@ -443,8 +353,6 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     available = jax.local_devices()
     if runtime.devices > len(available):
         raise UserError(f"{option('devices', runtime.devices)}: only {len(available)} are there")
-    if runtime.parallel == "pmap" and hosts.count() > 1:
-        raise UserError(f"{option('parallel', 'pmap')} is for one process; leave it out")
     if runtime.state != "device" and hosts.count() > 1:
         raise UserError(f"{option('state', runtime.state)} is for one process; leave it out, or "
                         "start one")
@@ -474,7 +382,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         cache_bytes = 2**23 if on_cpu else 2**29
         best = max(1, min(best if on_cpu else 2048, cache_bytes // message_bytes, batch_capacity))
     chunk = runtime.chunk or best
-    layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices, runtime.parallel,
+    layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices,
                              mechanism.schedule.n_cohorts, batch_capacity is not None,
                              pretrained=0 if runtime.chunk else pretrained)
     if runtime.state == "device":
@@ -503,12 +411,7 @@ class Footprint:
 
 
 def of_a_unit(data: Dataset, slots: int) -> Records:
-    """Returns shapes of the records of one unit: x [m, ...], y [m].
-
-    Args:
-        data: The data set.
-        slots: m, the places for records that a unit has.
-    """
+    """Returns shapes of the records of one unit of m slots: x [m, ...], y [m]."""
     x = data.x_train
     shapes = jax.ShapeDtypeStruct((slots, *x.shape[1:]), x.dtype), jax.ShapeDtypeStruct(
         (slots,), np.int32)
@@ -518,10 +421,7 @@ def of_a_unit(data: Dataset, slots: int) -> Records:
 def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:
     """Returns what the records of a run take.
 
-    Args:
-        data: The data set.
-        slots: The places for records that all units have (`planning.unit_slots`).
-        layout: How units lie on devices.
+    `slots` are the places for records that all units have (`planning.unit_slots`).
     """
     record = data.x_train.nbytes // max(1, len(data.x_train)) + LABEL_BYTES
     present = [part for part in (data.x_train, data.x_test) if part is not None]
@@ -536,11 +436,7 @@ def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:
 def check_records(records: Footprint, method: Method, layout: Layout, unit: str) -> None:
     """Refuses, before anything is spent, records that do not fit into the memory with all else.
 
-    Args:
-        records: What the records take.
-        method: The method, built.
-        layout: How units lie on devices.
-        unit: Who is protected; unless it is records, their number is private.
+    Unless records are protected, their number is private, and the message has no sizes.
 
     Raises:
         UserError: Where the memory is too small; the system would end the run where it deals them.

@@ -44,7 +44,7 @@ from dpgen_jax.core.types import Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.private import kept_votes as vote_log
 from dpgen_jax.release import contents, documents, guarantee
-from dpgen_jax.run import checkpoint, side_releases, spending
+from dpgen_jax.run import checkpoint, resume, side_releases, spending
 from dpgen_jax.run.calibrate_config import complete, with_records
 
 
@@ -74,10 +74,6 @@ def of(what: str | Path, *, preset: str | None = None, epsilon: float | None = N
 
 def is_method(what: str | Path, stated: Collection[str]) -> bool:
     """Returns whether an argument names a method; else it is a folder.
-
-    Args:
-        what: The argument.
-        stated: The names of other arguments that are for methods only.
 
     Raises:
         UserError: It is neither, or a folder with such arguments.
@@ -259,9 +255,6 @@ class Spent:
 def of_run(root: Path) -> Spent:
     """Reads what a run has spent from its ledger.
 
-    Args:
-        root: The run folder.
-
     Raises:
         UserError: A ledger that is missing or damaged, or a damaged statement.
     """
@@ -287,10 +280,6 @@ class Stamp(NamedTuple):
 
 def stamped(root: Path, totals: Account) -> Stamp:
     """Returns the promise of a run.
-
-    Args:
-        root: The run folder.
-        totals: What its ledger charges.
 
     Raises:
         UserError: A damaged statement or config.json.
@@ -367,9 +356,6 @@ class CrossCheck:
 def cross_check(root: Path) -> CrossCheck:
     """Compares our epsilon of a run, and of each of its events, with that of `dp_accounting`.
 
-    Args:
-        root: The run folder.
-
     Raises:
         UserError: A ledger that is missing or damaged.
     """
@@ -437,9 +423,6 @@ class VoteReading:
 
 def data_dependent_reading(root: Path) -> VoteReading:
     """Returns the data-dependent epsilon of a finished run, for the data holder only.
-
-    Args:
-        root: The run folder.
 
     Raises:
         UserError: A run that kept no votes, or whose mechanism has no such accounting.
@@ -519,12 +502,6 @@ def publication_price(root: Path) -> Json:
     `publish` itself sees that another process has the ledger, that the folder is a copy, or that
     the votes are damaged.
 
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record of the epsilon as it is and as it would be.
-
     Raises:
         UserError: As `publish`.
     """
@@ -541,12 +518,6 @@ def publish(root: Path) -> Json:
     The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
     privacy.json.
 
-    Args:
-        root: The run folder.
-
-    Returns:
-        A record of the run's new epsilon and of the bound.
-
     Raises:
         UserError: It was done before, or cannot be done for this run.
     """
@@ -555,7 +526,7 @@ def publish(root: Path) -> Json:
     votes = vote_log.Confident(offer.mechanism).votes(files.votes)
     sealed = teacher_votes.sanitised_totals(votes, offer.mechanism, offer.sanitiser, totals.steps)
     witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
-    with checkpoint.reopened(files, offer.mechanism, witness) as ledger:
+    with resume.reopened(files, offer.mechanism, witness) as ledger:
         ledger.extend(claim)
         ledger.charge(((cost, 1),))
         bound = teacher_votes.upper_bound(sealed, offer.sanitiser, OsBits())
@@ -591,7 +562,7 @@ def _offer(root: Path) -> _Offer:
         raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
                         "be a promise; publish that of a run with a guarantee")
     # A sanitiser that was changed since the run began may have been chosen by the votes.
-    totals = checkpoint.charged(files, stored)
+    totals = resume.charged(files, stored)
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
         raise UserError(f"{root} has charged its one sanitised release" + (
             "; another would need another run" if published(read(files.ledger)) else

@@ -38,9 +38,6 @@ SHARED_WITHIN = 10
 def agree(plan: Plan) -> None:
     """Refuses processes that were not started for one and the same run; nothing is spent yet.
 
-    Args:
-        plan: This process's own plan.
-
     Raises:
         UserError: On all processes, naming what differs and where.
     """
@@ -69,9 +66,6 @@ def agree(plan: Plan) -> None:
 def require_shared(files: RunFolder) -> None:
     """Refuses processes that do not see the run folder, into which all write their checkpoints.
 
-    Args:
-        files: The run folder, as the process has it that leads.
-
     Raises:
         UserError: On the process that leads; nothing is spent yet.
     """
@@ -97,7 +91,7 @@ def _layout(plan: Plan) -> str:
     """Returns the layout of units and what they keep, as this process has chosen."""
     layout = plan.layout
     return str((layout.n_units, layout.chunk, layout.padded, layout.n_cohorts, layout.sampled,
-                layout.slab, layout.pretrained_at_once, layout.parallel, len(layout.devices),
+                layout.slab, layout.pretrained_at_once, len(layout.devices),
                 plan.request.runtime.moments, layout.devices[0].platform))
 
 
@@ -105,10 +99,6 @@ def local_records(plan: Plan, partition: Partition) -> Private[Records]:
     """Puts the records of the units of this process on its devices; of all where units are sampled.
 
     On the host no copy of them stays.
-
-    Args:
-        plan: The plan of the run.
-        partition: Which record is whose.
     """
     layout = plan.layout
     return teachers.place(sealing.deal(plan.records, partition, layout.dealt_units), layout)
@@ -120,13 +110,9 @@ class Follower:
     Attributes:
         plan: The plan of the run with the records of all units, until they are dealt; another
             reference to it keeps them in memory.
-        method: The method.
-        layout: How the units lie on the devices.
         records: Sealed, on the devices of this process.
         state: Of the run, with this process's share of the units.
-        chunks: Pretrains them.
         phase: The method of the present rounds.
-        block: Its compiled block.
         parts: What this process writes of the last checkpoint.
     """
 
@@ -138,11 +124,7 @@ class Follower:
     parts: checkpoint.Parts | None = None
 
     def __init__(self, plan: Plan):
-        """Begins to follow.
-
-        Args:
-            plan: The plan of the run, which all processes have agreed on.
-        """
+        """Begins to follow."""
         self.plan: Plan | None = plan
         self.method, self.layout = plan.method, plan.layout
 

@@ -1,35 +1,18 @@
-"""The loop of a run: afford, reserve in the ledger, run a compiled block of rounds, settle, log.
+"""The loop of a run: pretraining, blocks of rounds, post-training, and the way to listen to them.
 
-One loop serves all methods. It passes private values on sealed, and publishes only what the
-method's public side computed from released values.
-
-Digests of the random bits of each round reveal later whether bits were used twice. A run appends a
-line for each round to private/noise_digests.txt. The line has the number of the round; 128 bits of
-BLAKE2b of the bits of its noise, and of the bits that sampled its units, if any did, keyed with the
-secret key of private/identity.json; and how many random numbers of the round were the same as
-another one of it. It is written while the round is computed, before the ledger counts the round as
-made and before anybody learns what it released. The line of a round that a crash loses may be
-missing. A client in a process of its own keeps such a file of its answers.
-
-What a digest reveals. Bits are drawn uniformly, 96 of them or more for each number, and no function
-of them but the digest and the noisy sum is kept. Without the key, nobody can distinguish digests
-from random numbers. Whoever has the key, and so all of private/, would have to try 2^96 bit strings
-of the smallest release there is before one fits, so the noise cannot be removed from a released
-sum. Such a person also has the records, and learns nothing from the noise.
+One loop serves all methods. For each block of rounds it asks what the budget affords, reserves the
+cost in the ledger, draws the secret bits, runs the compiled block, and settles what it cost.
+Private values stay sealed. Public is only what the method's public side computes from released
+values. A `Listener` hears of all that happens; `run.training` has that of a run with a folder.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
-import hashlib
 import math
-import os
-import re
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -41,8 +24,7 @@ from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.mechanism import Mechanism, kept, release, rows_of
 from dpgen_jax.aggregation.noise import BitSource, SeededBits
-from dpgen_jax.core import files, hosts
-from dpgen_jax.core.files import BINARY
+from dpgen_jax.core import hosts
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -53,7 +35,7 @@ from dpgen_jax.core.types import (
     Records,
     UserError,
 )
-from dpgen_jax.private import streaming, teachers
+from dpgen_jax.private import pretraining, streaming, teachers
 from dpgen_jax.private.teachers import (
     Layout,
     Round,
@@ -65,6 +47,7 @@ from dpgen_jax.private.teachers import (
     padded_rows,
     spread,
 )
+from dpgen_jax.run.noise_digests import WORDS, Remembered
 
 Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
 """A compiled block of rounds, see `compile_block`."""
@@ -119,10 +102,6 @@ def compile_block(method: Method, layout: Layout) -> Block:
     holder keeps, sealed); the first n rows of the last two count. Public state and units are
     updated in place: the arrays that it was given are gone. Where the state of units lies outside
     of the devices, so do records and private inputs, and each round is several calls.
-
-    Args:
-        method: The method.
-        layout: How units lie on devices.
 
     Raises:
         ValueError: The layout is for another schedule.
@@ -230,16 +209,8 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
               n: int) -> tuple[State, Metrics, Array, Private[Array]]:
     """Runs one compiled block, which every process does with its own units.
 
-    Args:
-        block: The compiled block.
-        records: Sealed records on their devices.
-        state: The state before it; its arrays are used up.
-        layout: How units lie on devices.
-        draws: As `draw` makes them.
-        n: The rounds of the block.
-
-    Returns:
-        The state after it, the public metrics, what was answered and the sums that are kept.
+    The arrays of the state are used up. It returns the state after the n rounds of the block, the
+    public metrics, what was answered and the sums that are kept.
     """
     private_inputs = draws.private_inputs if layout.slab else spread(draws.private_inputs, layout)
     public, units, released, answered, votes = block(
@@ -252,9 +223,7 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
 def check(method: Method, records: Records | None = None) -> None:
     """Checks what a method does in a round, by shapes and types, before anything is spent.
 
-    Args:
-        method: The method, built.
-        records: Shapes of those of one unit; None where the units are elsewhere.
+    `records` are the shapes of those of one unit; None where the units are elsewhere.
 
     Raises:
         TypeError: A function of the method returns a wrong shape or type.
@@ -294,9 +263,6 @@ def compile_post_block(training: PostTraining) -> Callable[..., tuple[PyTree, Me
     """Compiles some steps of a post-training: (key, state, first, n) -> (state, metrics).
 
     The state is used up: there is no second copy of it.
-
-    Args:
-        training: The post-training.
     """
     def block(key: Array, state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
         shapes = jax.eval_shape(training.step, key, state, first)[1]
@@ -305,179 +271,6 @@ def compile_post_block(training: PostTraining) -> Callable[..., tuple[PyTree, Me
                              (state, nothing))
 
     return jax.jit(block, donate_argnums=1)
-
-
-LINE = re.compile(r"(\d{1,18})((?: [0-9a-f]{32})+)(?: (\d{1,18}))?\n")
-DIGEST_BYTES = 16
-LONGEST_LINE = 2**12
-"""Bytes of a line, at most, and more than there are."""
-LARGEST = 2**30
-"""Bytes of a file, at most: a line is below 100."""
-WORDS = 3
-"""uint32 of one random number"""
-BY_VALUE, BY_PLACE = 2**16, 2**12
-"""random numbers of a round that are compared with each other, about"""
-
-
-class Line(NamedTuple):
-    """The line of a round.
-
-    Attributes:
-        number: The round, as the ledger counts them.
-        digests: Of its bits.
-        twice: How many of its random numbers were the same as another one; None in files of earlier
-            versions, which did not look for them.
-    """
-
-    number: int
-    digests: tuple[str, ...]
-    twice: int | None
-
-
-@dataclasses.dataclass
-class Remembered:
-    """A source of bits that remembers what was drawn from it, for a block of rounds.
-
-    Attributes:
-        source: The source itself.
-        drawn: uint32 [n, ...] of each draw, by round.
-    """
-
-    source: BitSource
-    drawn: list[np.ndarray] = dataclasses.field(default_factory=list)
-
-    @property
-    def label(self) -> str:
-        """The name of the source."""
-        return self.source.label
-
-    def draw(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns new bits: uint32 of the shape."""
-        bits = self.source.draw(shape)
-        self.drawn.append(bits)
-        return bits
-
-    def draw_for(self, units: np.ndarray, first_round: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns new bits for each unit in each round: uint32 [R, n, *shape]."""
-        bits = self.source.draw_for(units, first_round, shape)
-        self.drawn.append(np.moveaxis(bits, 1, 0))
-        return bits
-
-
-def secret_bits(mechanism: Mechanism, draws: Draws, drawn: Sequence[np.ndarray], n: int
-                ) -> list[np.ndarray]:
-    """Returns the bits of a block: of the noise as it is used, and what units were sampled by.
-
-    Args:
-        mechanism: The mechanism.
-        draws: As `draw` returns them; its private inputs are uint32 where they are bits of the
-            units' own noise.
-        drawn: All bits that were drawn for them, those of the noise last.
-        n: The rounds of the block.
-
-    Returns:
-        Each uint32 [n, ...].
-    """
-    if draws.private_inputs.dtype == np.uint32:  # without the rows that pad the layout
-        return [np.moveaxis(draws.private_inputs[:rows_of(mechanism), :n], 1, 0)]
-    sampled = [bits for bits in drawn[:-1] if bits[0].size >= WORDS]  # fewer are the same by chance
-    return [*sampled, draws.bits[:n]]
-
-
-def append_digests(path: Path, key: bytes, first_round: int, blocks: Sequence[np.ndarray]) -> None:
-    """Adds the digests of some rounds to the file; of no bits there are none.
-
-    Args:
-        path: The file.
-        key: The secret key of the run, up to 64 bytes.
-        first_round: The number of the first of these rounds, as the ledger counts them.
-        blocks: Each uint32 [n, ...], bits of each round.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    filled = [block for block in blocks if block.size]
-    lines = [f"{first_round + i} {' '.join(_digest(key, row) for row in rows)} "
-             f"{sum(map(twice, rows))}\n" for i, rows in enumerate(zip(*filled, strict=True))]
-    if not lines:
-        return
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600), "r+b") as out:
-        size = out.seek(0, os.SEEK_END)
-        out.seek(max(0, size - LONGEST_LINE))
-        end = out.read()
-        out.seek(size - len(end) + end.rfind(b"\n") + 1)
-        out.truncate()  # of a line that a full disk or a crash cut off
-        out.write("".join(lines).encode())
-
-
-def _digest(key: bytes, row: np.ndarray) -> str:
-    data = np.ascontiguousarray(row, "<u4").data
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key,
-                           person=b"dpgen noise bits").hexdigest()
-
-
-def twice(bits: np.ndarray) -> int:
-    """Returns how many 96-bit numbers are the same as another one, of those that are compared.
-
-    If there are n > 2^16 numbers, a share f = 2^16 / n of them is compared: those below a
-    threshold, which selects both or neither of two equal numbers, and 2^12 more at even distances.
-    So if k numbers occur twice, none of them is seen with a chance of (1 - f)^k; and if fewer than
-    2^12 different numbers fill all places, some repetition is always seen. Among n fresh numbers
-    any two are the same with a chance below n^2 / 2^97.
-
-    Args:
-        bits: uint32 [..., 3]; of bits in another form nothing is compared.
-    """
-    if bits.shape[-1] != WORDS:
-        return 0
-    words = bits.reshape(-1, WORDS)
-    if len(words) > BY_VALUE:
-        chosen = words[:, 0] < 2**32 * BY_VALUE // len(words)
-        chosen[::len(words) // BY_PLACE] = True
-        words = words[chosen]
-    first = words[:, 0].astype(np.uint64) << np.uint64(32) | words[:, 1]
-    ordered = np.sort(first)
-    if not (ordered[1:] == ordered[:-1]).any():  # nearly always; what follows takes longer
-        return 0
-    order = np.argsort(first, kind="stable")
-    same = (np.diff(first[order]) == 0) & (np.diff(words[order, 2].astype(np.int64)) == 0)
-    return int(same.sum())
-
-
-def read_digests(path: Path) -> list[Line]:
-    """Returns the lines of all rounds, in the order in which they were drawn.
-
-    A last line that a crash cut off is left out.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UserError: A line that is not a round with its digest.
-    """
-    text = files.read_bytes(path, LARGEST).decode("ascii", "replace")
-    whole, _, _ = text.rpartition("\n")
-    lines = []
-    for i, line in enumerate(whole.splitlines()):
-        match = LINE.fullmatch(line + "\n")
-        if match is None:
-            raise UserError(f"{path} is damaged at line {i + 1}")
-        lines.append(Line(int(match[1]), tuple(match[2].split()),
-                          None if match[3] is None else int(match[3])))
-    return lines
-
-
-def repeated_digests(lines: Sequence[Line]) -> list[tuple[int, ...]]:
-    """Returns the rounds that had the same bits, as tuples of their numbers.
-
-    Args:
-        lines: As `read_digests` returns them.
-    """
-    by_digest: dict[str, list[int]] = collections.defaultdict(list)
-    for line in lines:
-        for digest in line.digests:
-            by_digest[digest].append(line.number)
-    return [tuple(numbers) for numbers in by_digest.values() if len(numbers) > 1]
 
 
 CALL_SECONDS = 1.0
@@ -493,10 +286,7 @@ class Job:
     """The values that stay the same over all rounds of a run.
 
     Attributes:
-        method: The method.
-        layout: How its units lie on devices.
         ledger: Where rounds are charged, before anything is drawn for them.
-        bits: The source of the noise.
         steps_per_call: Rounds of one compiled call, or 0: as many as take about a second.
     """
 
@@ -512,27 +302,41 @@ class Job:
         return self.steps_per_call or longest_block(self.method.mechanism)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """The functions that are called while a run goes on.
+class Listener:
+    """Hears of what happens in a run. Every method does nothing until a subclass has its own."""
 
-    Attributes:
-        on_block: Called after each block with the state and its public metrics.
-        keep_votes: Called before a block is settled, with the sums that are kept, sealed int32
-            [S, B, D], and what was answered, int32 [n, ...].
-        stop: Whether the run was asked to stop.
-        on_bits: Called while a block is computed, before it is settled, with its first round and
-            its secret bits, each uint32 [n, ...].
-        on_state: Called with a state that takes the place of the last one, whose arrays are gone,
-            where `on_block` is not called.
-    """
+    def stop(self) -> bool:
+        """Whether the run must stop; the loop looks at it between blocks."""
+        return False
 
-    on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
-    keep_votes: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None
-    stop: Callable[[], bool] = lambda: False
-    on_bits: Callable[[int, list[np.ndarray]], None] = lambda first_round, bits: None
-    on_state: Callable[[State], None] = lambda state: None
+    def on_pretrained(self, state: State, share: float) -> None:
+        """Called after each call of the pretraining, with the share of the units that is done."""
 
+    def on_bits(self, first_round: int, bits: list[np.ndarray]) -> None:
+        """Called while a block is computed, before it is settled.
+
+        Args:
+            first_round: The number of its first round, as the ledger counts them.
+            bits: Its secret bits, each uint32 [n, ...].
+        """
+
+    def keep_votes(self, votes: Private[Array], answered: np.ndarray) -> None:
+        """Called before a block is settled.
+
+        Args:
+            votes: The sums that the data holder keeps, sealed int32 [S, B, D]; n rows count.
+            answered: What was answered, int32 [n, ...].
+        """
+
+    def on_block(self, state: State, metrics: dict[str, float]) -> None:
+        """Called after each block of rounds or of post-training, with its public metrics."""
+
+    def on_state(self, state: State) -> None:
+        """Called with a state that has taken over the arrays of the last one, without a block."""
+
+
+SILENT = Listener()
+"""Hears of everything and does nothing."""
 
 def require_32_bits() -> None:
     """Refuses JAX with 64 bits: noise and sums are proven for 32.
@@ -555,41 +359,49 @@ def initial_state(method: Method, key: Array, layout: Layout) -> State:
     return State(public, stack(method, k_units, layout), k_steps)
 
 
-def train(job: Job, records: Private[Records], state: State, steps: int, hooks: Hooks = Hooks()
-          ) -> State:
-    """Runs until `steps` rounds are done, the budget allows no further one, or the hooks stop it.
+def pretrain(job: Job, records: Private[Records], state: State, listener: Listener) -> State:
+    """Returns the state with all units pretrained, or as many as were before `Listener.stop`."""
+    if state.units is None:
+        return state
+    for units, share in pretraining.pretrain(job.method, state.units, records, job.layout):
+        state = dataclasses.replace(state, units=units)
+        listener.on_pretrained(state, share)
+        if listener.stop():
+            break
+    return state
+
+
+def train(job: Job, records: Private[Records], state: State, steps: int,
+          listener: Listener = SILENT) -> State:
+    """Runs until `steps` rounds are done, the budget allows no further one, or it is to stop.
 
     Args:
         job: The method, its layout, the ledger and the source of the noise.
         records: Sealed records on their devices, as `private.teachers.place` puts them.
         state: The state to start from; its arrays are used up.
         steps: Rounds in all, those of `state.step` included.
-        hooks: What is called after each block.
-
-    Returns:
-        The state after the last round.
+        listener: Hears of each block.
 
     Raises:
         BudgetExceeded: By the ledger, before anything is drawn.
-        UserError: By the ledger likewise; by `hooks.keep_votes` and the settlement, after
-            `hooks.on_block`; where the generator is no longer finite (what was spent is spent).
+        UserError: By the ledger likewise; by `Listener.keep_votes` and the settlement, after
+            `Listener.on_block`; where the generator is no longer finite (what was spent is spent).
         OSError: As the second.
     """
-    ledger, phase = job.ledger, None
-    n = job.steps_per_call or 1
-    while state.step < steps and not hooks.stop():
+    phase, n = None, job.steps_per_call or 1
+    while state.step < steps and not listener.stop():
         before, (phase, alike) = phase, job.method.at(state.step)
         if phase is not before:
             block, n = compile_block(phase, job.layout), job.steps_per_call or 1
         left = steps - state.step
-        n = affordable(job.method, ledger, int(min(n, left, alike)), left)
+        n = affordable(phase, job.ledger, int(min(n, left, alike)), left)
         if n < 1:
             break
         started = time.perf_counter()
         if phase is not before:
             state = _prepared(job, block, records, state)
-            hooks.on_state(state)
-        state = _run_block(job, block, records, state, n, hooks)
+            listener.on_state(state)
+        state = _run_block(job, block, records, state, n, listener)
         if not job.steps_per_call:
             n = min(job.longest, _next_length(n, started))
     return state
@@ -600,7 +412,8 @@ def _prepared(job: Job, block: Block, records: Private[Records], state: State) -
 
     It is compiled for that, and gets its memory: where either fails nothing is charged yet.
     """
-    draws = draw(job.method.mechanism, job.layout, SeededBits(0), 0, 1, job.longest)
+    mechanism = job.method.at(state.step)[0].mechanism
+    draws = draw(mechanism, job.layout, SeededBits(0), 0, 1, job.longest)
     hosts.tell("block", {"n": 0}, **draws._asdict())
     state, *_ = run_block(block, records, state, job.layout, draws, 0)
     jax.block_until_ready(state.public)
@@ -608,9 +421,9 @@ def _prepared(job: Job, block: Block, records: Private[Records], state: State) -
 
 
 def _run_block(job: Job, block: Block, records: Private[Records], state: State, n: int,
-               hooks: Hooks) -> State:
+               listener: Listener) -> State:
     """Reserves the worst cost of n rounds, runs them, and settles what they cost."""
-    mechanism, ledger = job.method.mechanism, job.ledger
+    mechanism, ledger = job.method.at(state.step)[0].mechanism, job.ledger
     first_round = ledger.steps_charged
     # On the disk before anything is drawn: a crash can only leave too much charged.
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
@@ -622,57 +435,55 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     fault = None
     try:
         # The devices are at work, and what they make is not known yet.
-        hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
+        listener.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
         released, answered = jax.device_get((released, answered))
         metrics, outcomes = _floats(released), answered[:n]
         try:
-            hooks.keep_votes(votes, outcomes)
+            listener.keep_votes(votes, outcomes)
             ledger.settle(ticket, mechanism.actual_charge(outcomes, charged), n)
         except Exception as error:  # of any kind: a mechanism's own code is called
             fault = error  # what is not settled stays charged in full: the block is paid for
     except (KeyboardInterrupt, SystemExit):  # a second signal, which does not wait for the block
-        hooks.on_state(state)
+        listener.on_state(state)
         raise
     _refuse_infinite(metrics, state)
-    hooks.on_block(state, metrics)
+    listener.on_block(state, metrics)
     if fault:
         raise fault
     return state
 
 
-def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0,
-               hooks: Hooks = Hooks()) -> State:
+def post_train(job: Job, state: State, key: Array, listener: Listener = SILENT) -> State:
     """Runs the public training of `Method.post_training`, from its start to its end or to a stop.
 
     It reads released values only and costs nothing.
 
     Args:
-        method: A method that has post-training.
+        job: That of a method with post-training.
         state: The state after the last round.
         key: The key that `Method.finalize` gets.
-        steps_per_call: Steps of one compiled call, or 0: as many as take about a second.
-        hooks: What is called after each block; no votes are kept.
+        listener: Hears of each block.
 
     Raises:
         ValueError: The method has no post-training.
         UserError: The generator is no longer finite.
     """
-    training = method.post_training
+    training = job.method.post_training
     if training is None:
         raise ValueError("the method has no post-training")
     # On one device: replicated, each would do the same.
     post_state = jax.jit(training.init)(key, jax.device_get(state.public))
     state = dataclasses.replace(state, post_state=post_state)
-    block, n = compile_post_block(training), steps_per_call or 1
-    while state.post_step < training.steps and not hooks.stop():
+    block, n = compile_post_block(training), job.steps_per_call or 1
+    while state.post_step < training.steps and not listener.stop():
         n = min(n, training.steps - state.post_step)
         started = time.perf_counter()
         post_state, released = block(key, state.post_state, state.post_step, n)
         metrics = _floats(jax.device_get(released))
         state = dataclasses.replace(state, post_state=post_state, post_step=state.post_step + n)
         _refuse_infinite(metrics, state)
-        hooks.on_block(state, metrics)
-        n = steps_per_call or _next_length(n, started)
+        listener.on_block(state, metrics)
+        n = job.steps_per_call or _next_length(n, started)
     return state
 
 
@@ -699,17 +510,6 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
 
     They are padded with zeros up to `longest` rounds: blocks of any length are compiled once. The
     bits of the noise are drawn last.
-
-    Args:
-        mechanism: The mechanism.
-        layout: How units lie on devices.
-        bits: The source of secret bits.
-        first_round: The number of the first round of the block.
-        n: The rounds of the block.
-        longest: S, the rounds of the longest block.
-
-    Returns:
-        The private inputs, the bits of the noise and the cohorts.
     """
     def padded(array: np.ndarray, axis: int) -> np.ndarray:
         padding = [(0, 0)] * array.ndim
@@ -723,6 +523,27 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
                  padded(cohorts, 0))
 
 
+def secret_bits(mechanism: Mechanism, draws: Draws, drawn: Sequence[np.ndarray], n: int
+                ) -> list[np.ndarray]:
+    """Returns the bits of a block: of the noise as it is used, and what units were sampled by.
+
+    Args:
+        mechanism: The mechanism.
+        draws: As `draw` returns them; its private inputs are uint32 where they are bits of the
+            units' own noise.
+        drawn: All bits that were drawn for them, those of the noise last.
+        n: The rounds of the block.
+
+    Returns:
+        Each uint32 [n, ...].
+    """
+    if draws.private_inputs.dtype == np.uint32:  # without the rows that pad the layout
+        return [np.moveaxis(draws.private_inputs[:rows_of(mechanism), :n], 1, 0)]
+    # Fewer bits than those of a number are the same by chance.
+    sampled = [bits for bits in drawn[:-1] if bits[0].size >= WORDS]
+    return [*sampled, draws.bits[:n]]
+
+
 def longest_block(mechanism: Mechanism) -> int:
     """Returns the rounds of the longest block: fewer where a round needs many secret bits."""
     one = (mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).nbytes
@@ -733,12 +554,8 @@ def longest_block(mechanism: Mechanism) -> int:
 def affordable(method: Method, ledger: Ledger, steps: int, planned: int = 0) -> int:
     """Returns how many rounds the budget allows on top of all that is charged, up to `steps`.
 
-    Args:
-        method: The method.
-        ledger: The ledger, which knows the budget.
-        steps: The rounds that are wanted.
-        planned: All rounds that are to come. Where the budget allows them all it allows fewer, and
-            one sum, the same for every block, is enough.
+    `planned` are all rounds that are to come. Where the budget allows them all it allows fewer, and
+    one sum, the same for every block, is enough.
     """
     target, delta = ledger.target, ledger.header["delta"]
     spent, first_round = ledger.spent(), ledger.steps_charged

@@ -61,11 +61,6 @@ class Best:
     def offer(self, release: Release, score: float, step: int) -> None:
         """Keeps a generator that is better than the best so far.
 
-        Args:
-            release: The generator as it stands.
-            score: Its measure, 0 or above.
-            step: The steps that were made.
-
         Raises:
             OSError: It cannot be written; the best so far is still there.
         """
@@ -82,10 +77,6 @@ class Best:
 
         The step is not secret: it follows from released values and the records that judge, which
         are public or were paid for.
-
-        Args:
-            last: The release with the last generator; it is returned where there is no better one.
-            log: Prints a line of the run.
 
         Raises:
             UserError: The file is missing or damaged.
@@ -137,10 +128,6 @@ def judging_cost(options: MonitorOptions, protects_clients: bool) -> Events:
     They have names of their own. Where both runs have rounds of the same noise, or bought the same,
     equal events would be mistaken for what the run that is judged has paid for already.
 
-    Args:
-        options: What the user wants to see.
-        protects_clients: Whether the run that is judged promises something to clients.
-
     Raises:
         UserError: For a run without a release or a ledger, for one that guarantees nothing, for
             the release of another run, and for one that protects somebody else.
@@ -178,10 +165,6 @@ def _require_own(run: RunFolder) -> None:
 def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:
     """Refuses to add up costs under two neighbouring relations.
 
-    Args:
-        options: What the user wants to see.
-        mechanism: That of the run that is judged.
-
     Raises:
         UserError: Where the run whose release judges has another relation.
     """
@@ -202,10 +185,6 @@ def judge_identity(options: MonitorOptions) -> str:
 
 def judge_rows(options: MonitorOptions, spec: Spec) -> Rows | None:
     """Returns the records on which a classifier of samples is tested.
-
-    Args:
-        options: What the user wants to see.
-        spec: The schema of the run's records.
 
     Returns:
         Images uint8 [n, H, W, ch] and labels [n], or None where nothing is named.
@@ -238,11 +217,6 @@ def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None
     The scores of a generator by these records, and which generator is kept, would be published, and
     no epsilon covers that. The records that judge are its own if they are read from the same files,
     or if most of them are the same; a few may be the same by chance, as empty images are.
-
-    Args:
-        options: What the user wants to see.
-        dataset: The records of the run.
-        public: Those that judge, as `judge_rows` returns them.
     """
     if public is None or earlier_release(options):
         return dataset
@@ -280,7 +254,6 @@ class Monitor:
     """Called after each block of steps; judges the generator when one of its steps has come.
 
     Attributes:
-        options: What the user wants to see.
         steps: The steps of the whole run.
         generator: From a state to the release as it stands.
         public: Real, public records to test on, or None.
@@ -296,15 +269,7 @@ class Monitor:
     best: Best | None = None
 
     def __call__(self, state: State, writer: MetricsWriter) -> dict[str, float]:
-        """Judges the generator, if it is time.
-
-        Args:
-            state: The state after a block of steps.
-            writer: Shows sample grids on TensorBoard.
-
-        Returns:
-            The metrics of this step by name; none where it is not time.
-        """
+        """Returns the metrics of this step by name; none where it is not time to judge."""
         glances = self.options.evaluate_every is None and self.steps >= FEWEST
         every = self.options.evaluate_every or (
             max(1, self.steps // GRIDS) if self.options.tensorboard else
@@ -328,14 +293,6 @@ class Monitor:
 def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Rows | None:
     """Reads the records to test on, and makes sure that the monitor can work.
 
-    Args:
-        options: What the user wants to see.
-        spec: The schema of the run's records.
-        classifies: Whether the run makes a classifier.
-
-    Returns:
-        As `judge_rows`.
-
     Raises:
         UserError: As `judge_rows`, for a classifier that is to be evaluated without records to
             test on, and without tensorboardX.
@@ -351,10 +308,6 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
 
 def judge(release: Release, public: Rows | None) -> dict[str, float]:
     """Judges a release by its samples, whose seeds are fixed: steps differ only in the generator.
-
-    Args:
-        release: A generator or a classifier.
-        public: Public records to test on, or None.
 
     Returns:
         `synthetic_accuracy`: of an MLP that is trained on synthetic records and tested on other
@@ -378,9 +331,6 @@ def judge(release: Release, public: Rows | None) -> dict[str, float]:
 
 def glance(release: Release) -> dict[str, float]:
     """Judges a generator by its samples in a moment, without a training.
-
-    Args:
-        release: A generator.
 
     Returns:
         `nearest_mean_accuracy`: how many synthetic records lie nearest to the mean of their own
@@ -409,9 +359,7 @@ def _samples(release: Release, seed: int, n: int = SAMPLES) -> Rows:
 def spread(x: np.ndarray, y: np.ndarray) -> float:
     """Returns the mean over classes of the root mean square deviation of a feature, in [0, 0.5].
 
-    Args:
-        x: Records float [n, ...] in [0, 1].
-        y: Their labels [n].
+    The records x are float [n, ...] in [0, 1], their labels [n].
     """
     by_class = [x[y == label] for label in np.unique(y)]
     return float(np.mean([np.sqrt(np.mean(np.var(part, 0, np.float64))) for part in by_class]))

@@ -9,23 +9,23 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import composition
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.ledger import larger_counts
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import OsBits, SeededBits
 from dpgen_jax.core import hosts, run_folder, storage
-from dpgen_jax.core.config import Budget, Compute, MonitorOptions, Runtime, to_json
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
-from dpgen_jax.core.run_folder import RunFolder, read_json
-from dpgen_jax.core.terms import Unit, at_most
-from dpgen_jax.core.types import Method, Private, Records, Spec, Subjects, TableSpec, UserError
+from dpgen_jax.core.run_folder import RunFolder
+from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
+from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.data import clients as federations
 from dpgen_jax.methods.shared.config import MethodConfig
@@ -34,7 +34,7 @@ from dpgen_jax.private import teachers
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import bundle, guarantee
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import capacity, loop, monitor, side_releases
+from dpgen_jax.run import capacity, loop, monitor, resume, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
@@ -142,10 +142,11 @@ def protected_by(method: Method, data: Dataset) -> Protected:
     uncovered, bought = tuple(part.what for part in data.uncovered), bought_from(data)
     if data.subjects is not None:
         sealing.check_partition(data.count, units, "subjects")
-        return protected_subjects(data.subjects, data.notes, uncovered)
+        return Protected(data.subjects.unit, {"subjects": data.subjects.count}, data.notes,
+                         uncovered)
     if method.mechanism.unit == "record":
         sealing.check_partition(len(data.y_train), units)
-        return Protected("record", records, data.notes, uncovered, data.simulated,
+        return Protected(ProtectedUnit(), records, data.notes, uncovered, data.simulated,
                          bought_from=bought)
     if data.clients is not None:
         if int(data.clients.max()) + 1 != units:
@@ -153,8 +154,9 @@ def protected_by(method: Method, data: Dataset) -> Protected:
                             f"{option('clients', 'N')}")
         sealing.by_client(data.clients, units, 1)  # refuses a client without records
         if not data.simulated:
-            return Protected("client", {"clients": units}, data.notes, uncovered)
-    return Protected("record", records | {"simulated_clients": units}, data.notes, uncovered,
+            return Protected(ProtectedUnit(Unit.CLIENT), {"clients": units}, data.notes,
+                             uncovered)
+    return Protected(ProtectedUnit(), records | {"simulated_clients": units}, data.notes, uncovered,
                      data.simulated, bought_from=bought)
 
 
@@ -172,13 +174,6 @@ def bought_from(data: Dataset) -> Json:
     return {"records": records} | ({"held_out": data.held_out} if these else {})
 
 
-def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
-                       uncovered: tuple[str, ...] = ()) -> Protected:
-    """Says that subjects are protected."""
-    return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
-                     unit_column=subjects.column, rows_per_unit=subjects.rows)
-
-
 def owners(data: Dataset, who: Protected) -> np.ndarray | None:
     """Returns the client or subject of each training record, int [n], where such are protected.
 
@@ -186,7 +181,7 @@ def owners(data: Dataset, who: Protected) -> np.ndarray | None:
     """
     if data.subjects is not None:
         return data.subjects.train
-    return data.clients if who.unit == Unit.CLIENT else None
+    return data.clients if who.unit.kind == Unit.CLIENT else None
 
 
 def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
@@ -277,10 +272,10 @@ def headline(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> str:
     whom = ("all records of a client" if mechanism.unit == "client" and real_clients
             else "each record, its label included")
     if dataset.subjects is not None:
-        whom = f"each {guarantee.whom(protected_subjects(dataset.subjects).terms)}"
+        whom = f"each {guarantee.whom(dataset.subjects.unit.terms)}"
     uncovered = tuple(part.what for part in dataset.uncovered)
     stamp = stamp_of_run(budget, request.seed, request.config, Protected(
-        mechanism.unit, {}, (), uncovered, dataset.simulated))
+        ProtectedUnit(mechanism.unit), {}, (), uncovered, dataset.simulated))
     numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
     promise = (f"{numbers} for {whom} ({mechanism.relation})"
                + ", but for what is not covered" * (stamp.kind == "not covered"))
@@ -306,8 +301,8 @@ def summary_lines(plan: Plan) -> str:
     counts = plan.protected.counts
     size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
     named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
-    if plan.protected.unit == Unit.SUBJECT:
-        named += f", unit {guarantee.whom(plan.protected.terms)}"
+    if plan.protected.unit.kind == Unit.SUBJECT:
+        named += f", unit {guarantee.whom(plan.protected.unit.terms)}"
     alone = [*counts] in (["records"], ["subjects"])
     units = named + (f", {layout.n_units:,} units" if alone else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
@@ -345,6 +340,7 @@ class Declared:
         config: The method's configuration, with both its noise and its number of steps.
         purchases: The events of what was bought on these records, such as entries of the schema.
         method: The method of that configuration.
+        origin: How the run starts.
     """
 
     request: Resolved
@@ -352,6 +348,7 @@ class Declared:
     config: MethodConfig
     purchases: Events
     method: Method
+    origin: resume.Origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -386,7 +383,7 @@ class Plan:
         public_rows: The public records on which the monitor tests, if any.
         layout: How the units lie on the devices.
         in_memory: The bytes that the records take.
-        files: The run folder, which need not exist yet.
+        origin: How the run starts.
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
@@ -403,11 +400,16 @@ class Plan:
     public_rows: monitor.Rows | None
     layout: teachers.Layout
     in_memory: capacity.Footprint
-    files: RunFolder
+    origin: resume.Origin
     public_config: Json
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
     content: Private[str]
+
+    @property
+    def files(self) -> RunFolder:
+        """The run folder, which need not exist yet."""
+        return self.origin.files
 
     @property
     def is_open_ended(self) -> bool:
@@ -430,9 +432,11 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
                         "go on with")
     require_32_bits()
     spec = dataset.spec
+    root = request.out or run_folder.default_root(request.method, dataset.name)
+    origin = resume.decide(root, request.resume)
     bought = side_releases.purchases(dataset.bought)
-    if request.resume and request.out:
-        bought = side_releases.with_those_of(RunFolder(request.out), bought)
+    if origin.bought:
+        bought = larger_counts(bought, origin.bought)
     purchases = (*bought,
                  *monitor.judging_cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
@@ -442,29 +446,15 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
-    begun = _begun(request)
-    runtime = capacity.precision_as_begun(request.runtime, begun.get("compute"))
-    runtime = capacity.fitting(request.method, config, spec, runtime, log, begun.get("moments"))
+    runtime = request.runtime
+    if origin.compute and runtime.compute == Runtime.compute:
+        runtime = dataclasses.replace(runtime, compute=origin.compute)
+    runtime = capacity.fitting(request.method, config, spec, runtime, log, origin.moments)
     method = capacity.units_in_precision(methods.get(request.method).build(config, spec, runtime),
                                          runtime.compute)
     monitor.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
-                    method)
-
-
-def _begun(request: Resolved) -> Json:
-    """Returns the precisions in which a run that goes on began; empty where they are not noted.
-
-    Raises:
-        UserError: The run's config.json is damaged.
-    """
-    if not request.resume or request.out is None:
-        return {}
-    path = RunFolder(request.out).config
-    written = read_json(path).get("runtime", {}) if path.is_file() else {}
-    if not isinstance(written, dict):
-        raise UserError(f"{path} is damaged: its runtime is no object; bring the file back")
-    return {name: value for name, value in written.items() if value in get_args(Compute)}
+                    method, origin)
 
 
 def _without_class_counts(request: Resolved, spec: Spec) -> Resolved:
@@ -515,17 +505,17 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    root = request.out or run_folder.default_root(request.method, dataset.name)
+    root = declared.origin.files.root
     slots = unit_slots(method, declared.config, dataset)
     of_a_unit = capacity.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
-        method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private, of_a_unit)
+        method, request.runtime, protected.unit.rows or 1, RunFolder(root).private, of_a_unit)
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
     capacity.check_memory(method, request.runtime)
     in_memory = capacity.footprint(dataset, slots, layout)
-    capacity.check_records(in_memory, method, layout, protected.unit)
+    capacity.check_records(in_memory, method, layout, protected.unit.kind)
     capacity.check_disk(root, method, request.runtime)
     loop.check(method, of_a_unit)
     bundle.check(method, dataset.spec)
@@ -533,7 +523,7 @@ def plan(checked: Checked) -> Plan:
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
         public_rows=checked.public_rows, layout=layout, in_memory=in_memory,
-        files=RunFolder(root),
+        origin=declared.origin,
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: dealt(method, declared.config, dataset, key),
         grouping=lambda key: sealing.grouping(owners(dataset, protected), key),
@@ -553,8 +543,8 @@ def public_config(request: Resolved, config: MethodConfig, dataset: Dataset, pro
         "config": config, "budget": request.budget, "runtime": request.runtime,
         "seed": request.seed, "data_notes": dataset.notes, "data_options": dataset.options,
         "not_covered": protected.uncovered, "simulated": protected.simulated})
-    if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
-        described["unit"] = to_json({**protected.terms, **protected.counts})
+    if protected.unit.kind == Unit.SUBJECT:  # what is said of records is as it always was
+        described["unit"] = to_json({**protected.unit.terms, **protected.counts})
     if protected.bought_from:
         described["bought_from"] = to_json(protected.bought_from)
     # What was bought of a table stands in its schema.
@@ -590,7 +580,7 @@ def memory_line(plan: Plan) -> str:
     parts = {**in_memory,
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
-    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
+    if plan.protected.unit.kind == Unit.RECORD:  # of others the number of records is private
         parts |= {"records as read": plan.in_memory.read, DEALT: plan.in_memory.dealt,
                   "records on each device": plan.in_memory.on_device}
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()

@@ -1,122 +1,57 @@
 """Shows the progress of a run, also while it compiles, and stops it.
 
-A stage of a run shows nothing until its first block is compiled and computed. The time cannot be
-estimated beforehand: neither the size of a program nor its number of operations predicts how long
-XLA will optimise it. The best estimate is the time that a program of the same shapes took on this
-machine before, which is remembered in the journal's folder. Without it the elapsed seconds are
-shown, and no estimate.
+A stage of a run shows nothing until its first block is compiled and computed. Nothing predicts how
+long XLA will optimise a program, so the seconds that have gone are shown, and no estimate.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
-import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import jax
 from tqdm import tqdm
 
-from dpgen_jax.accountant import journal
 from dpgen_jax.core import hosts
 from dpgen_jax.core.console import Guarded, in_notebook, tell
 from dpgen_jax.core.errors import INCOMPLETE, option
-from dpgen_jax.core.files import Json, json_bytes, write_together
+from dpgen_jax.core.files import Json
 
-COMPILING_FILE, MOST = "compiling.json", 500
-"""The name of the file, and how many programs it holds at most."""
 TICK, SILENCE = 1.0, 60.0
 """Seconds between two updates on a terminal, and between two lines elsewhere."""
-
-
-def program(arrays: Any, *numbers: int) -> str:
-    """Returns a digest of what decides how long compiling takes, as far as that is known.
-
-    Args:
-        arrays: A tree of the arrays that the program works on.
-        numbers: What else shapes it, as the size of a chunk.
-    """
-    leaves, tree = jax.tree.flatten(arrays)
-    shapes = [(leaf.shape, str(leaf.dtype)) for leaf in leaves if hasattr(leaf, "shape")]
-    devices = [device.device_kind for device in jax.devices()]
-    about = (str(tree), shapes, numbers, devices, os.cpu_count(), jax.__version__)
-    return hashlib.sha256(repr(about).encode()).hexdigest()[:16]
 
 
 class Waiting:
     """Says that the first block of a stage is being compiled, until it is there.
 
-    On a terminal the seconds tick; elsewhere there is a line a minute.
+    On a terminal the seconds tick in one line; elsewhere there is a line a minute.
     """
 
-    def __init__(self, unit: str, digest: str, live: bool):
-        """Begins to wait.
-
-        Args:
-            unit: The name of a step.
-            digest: Of the program, as `program` returns it; empty: none is remembered.
-            live: Whether the seconds tick in one line.
-        """
-        self._unit, self._digest = unit, digest
+    def __init__(self, unit: str, live: bool):
+        self._unit, self._live = unit, live
         self._since, self._over = time.monotonic(), threading.Event()
-        before = _remembered().get(digest)
-        about = (f"about {before:.0f} s, as the last time" if before is not None else
-                 "some seconds to some minutes; it is timed for the next time")
-        tell(f"compiling; the first {unit} takes {about}", sys.stderr)
-        self._thread = threading.Thread(target=self._tick, args=(live and not in_notebook(),),
-                                        daemon=True, name="progress")
+        tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
+        self._thread = threading.Thread(target=self._tick, daemon=True, name="progress")
         self._thread.start()
 
-    def _tick(self, live: bool) -> None:
+    def _tick(self) -> None:
         """Shows the seconds that have gone."""
-        while not self._over.wait(TICK if live else SILENCE):
+        while not self._over.wait(TICK if self._live else SILENCE):
             seconds = time.monotonic() - self._since
             text = f"still at the first {self._unit}, {seconds:.0f} s with compiling"
-            tell(f"\r{text}" if live else text, sys.stderr, "" if live else "\n")
+            tell(f"\r{text}" if self._live else text, sys.stderr, "" if self._live else "\n")
 
-    def end(self, first: bool) -> float:
-        """Ends the waiting.
-
-        Args:
-            first: Whether the first block is there; else the stage was left.
-
-        Returns:
-            The seconds that it took.
-        """
+    def end(self) -> float:
+        """Ends the waiting, and returns the seconds that it took."""
         seconds = time.monotonic() - self._since
-        if not self._over.is_set():
-            self._over.set()
-            self._thread.join()
-            if first and self._digest:
-                _remember(self._digest, seconds)
+        self._over.set()
+        self._thread.join()
         return seconds
-
-
-def _remembered() -> dict[str, float]:
-    """The seconds of earlier programs by their digests; none where the file cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        rows = json.loads((journal.place() / COMPILING_FILE).read_text("utf-8"))
-        return {str(key): float(value) for key, value in rows.items()}
-    return {}
-
-
-def _remember(digest: str, seconds: float) -> None:
-    """Writes the seconds of a program, if the journal's folder is there and can be written."""
-    rows = {key: value for key, value in _remembered().items() if key != digest}
-    kept = dict([*rows.items(), (digest, round(seconds))][-MOST:])
-    folder: Path = journal.place()
-    with contextlib.suppress(OSError):
-        if folder.is_dir():
-            write_together(folder, {COMPILING_FILE: json_bytes(kept)})
 
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
@@ -140,11 +75,7 @@ class Stop:
     """
 
     def __init__(self, minutes: float = 0.0) -> None:
-        """Starts the clock.
-
-        Args:
-            minutes: The time of the run; 0: no limit.
-        """
+        """Starts the clock of a run of so many minutes; 0: no limit."""
         self.signal: int | None = None
         self.out_of_time = False
         self._since = 0.0
@@ -210,11 +141,7 @@ def interruptible(minutes: float = 0.0) -> Iterator[Stop]:
     What the parent ignores, as `nohup` does SIGHUP, stays ignored. Outside the main thread (some
     notebooks) signals are left as they are.
 
-    Args:
-        minutes: The time after which the run is to stop by itself; 0: no limit.
-
-    Yields:
-        Whether the run must stop.
+    After `minutes`, unless they are 0, the run is to stop by itself.
 
     Raises:
         SystemExit: At the end, with the signal's exit code, after one that was not Ctrl-C.
@@ -239,7 +166,6 @@ class Notices:
     Attributes:
         failures: The lines about what failed without stopping the run.
         out_of_time: Whether the run ended early because its time was over.
-        interrupted: Whether it ended early because of a signal, Ctrl-C among them.
     """
 
     def __init__(self, write: Callable[[str], None] = lambda line: tell(line, sys.stderr)):
@@ -284,22 +210,13 @@ class Bar:
     no time is estimated, and it enters no estimate. `Waiting` shows that it still runs.
     """
 
-    def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
-                 program: str = ""):
-        """Begins a bar.
-
-        Args:
-            total: The steps at its end; None: not known, as the answers decide.
-            start: The steps at its beginning.
-            unit: The name of a step.
-            shown: Whether anything is shown.
-            program: The digest of what is compiled, as `program` returns it.
-        """
+    def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True):
+        """Begins a bar at `start` steps; a `total` of None is not known, as the answers decide."""
         self._total, self._n, self._unit = total, start, unit
         self._live = sys.stderr.isatty() or in_notebook()
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
-        self._waiting = (Waiting(unit, program, self._live)
+        self._waiting = (Waiting(unit, self._live and not in_notebook())
                          if shown and (total is None or start < total) else None)
 
     def advance(self, steps: int, shown: Json) -> None:
@@ -312,7 +229,7 @@ class Bar:
             values = "".join(f", {name}={value}" for name, value in shown.items())
             start = "\r" * (self._live and not in_notebook())
             total = "?" if self._total is None else self._total
-            tell(f"{start}{self._n}/{total} {self._unit}s, {self._waiting.end(True):.0f} s "
+            tell(f"{start}{self._n}/{total} {self._unit}s, {self._waiting.end():.0f} s "
                  f"with compiling{values}", sys.stderr)
             return
         if self._bar is None:
@@ -340,7 +257,7 @@ class Bar:
     def close(self) -> None:
         """Closes the bar."""
         if self._waiting is not None:
-            self._waiting.end(False)
+            self._waiting.end()
         if self._bar is not None:
             self._bar.close()
 

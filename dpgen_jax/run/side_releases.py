@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events, add_up
-from dpgen_jax.accountant.ledger import Ledger, larger_counts
+from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import single_releases
 from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Budget
@@ -26,13 +26,7 @@ from dpgen_jax.private.records import Partition
 
 
 def purchases(rows: Iterable[Json]) -> Events:
-    """Reads the cost of a schema, to be charged by every run on the same records.
-
-    Args:
-        rows: Those of `Schema.bought` or `Dataset.bought`.
-
-    Returns:
-        Their events.
+    """Returns the events of a schema, to be charged by every run on the same records.
 
     Raises:
         UserError: Where a row is not an event.
@@ -49,9 +43,6 @@ def records(rows: Iterable[Json]) -> int:
     """Returns the largest number of records that one of these purchases was made from; 0: unknown.
 
     Earlier versions did not note it.
-
-    Args:
-        rows: Those of `Schema.bought` or `Dataset.bought`.
 
     Raises:
         UserError: A row does not hold a number of records.
@@ -73,12 +64,7 @@ def shorter(name: str) -> str:
 
 
 def named(bought: Events, name: str) -> Events:
-    """Returns the events of a purchase with the name of who bought.
-
-    Args:
-        bought: Events without such a name.
-        name: The random id of the run or the command.
-    """
+    """Returns the events of a purchase with the name of who bought."""
     return tuple((dataclasses.replace(event, mechanism=f"{event.mechanism}{BY}{shorter(name)})"),
                   count) for event, count in bought)
 
@@ -95,53 +81,34 @@ def buyers(bought: Events) -> frozenset[str]:
 
 
 def cost(bought: Events, name: str) -> Budget:
-    """Returns what one purchase costs, as far as these events are its own.
-
-    Args:
-        bought: Events of purchases, and others.
-        name: Who bought, as `shorter` returns it.
-    """
+    """Returns what one purchase costs, as far as these events are its own."""
     pairs = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
              if name in buyers(((event, count),))]
     return Budget(add_up((event.epsilon, count) for event, count in pairs),
                   add_up((event.delta, count) for event, count in pairs))
 
 
-def with_those_of(files: RunFolder, bought: Events) -> Events:
-    """Adds what a run has bought itself, with whatever schema it goes on.
-
-    Args:
-        files: The folder of the run.
-        bought: The events of the purchases that its schema lists.
+def bought_by(files: RunFolder) -> Events:
+    """Returns what a run has bought itself, with whatever schema it goes on.
 
     Raises:
         UserError: A damaged ledger.
     """
     if not books.begun(files.ledger):
-        return bought
+        return ()
     name = shorter(files.run_id())
-    return larger_counts(bought, tuple(
-        (event, count) for event, count in books.account(books.read(files.ledger)).spent()
-        if name in buyers(((event, count),))))
+    return tuple((event, count) for event, count in books.account(books.read(files.ledger)).spent()
+                 if name in buyers(((event, count),)))
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:
-    """Returns the events of all side releases of a run.
-
-    Args:
-        bought: Those of the schema.
-        class_epsilon: Epsilon of the class counts; 0: none are bought.
-    """
+    """Returns the events of all side releases of a run."""
     counts = ((single_releases.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
     return (*bought, *counts)
 
 
 def refuse_useless(method: Method, class_epsilon: float) -> None:
     """Refuses to buy class counts for a classifier, which draws no labels.
-
-    Args:
-        method: The method, built.
-        class_epsilon: Epsilon of the class counts; 0: none are bought.
 
     Raises:
         UserError: Where they are to be bought for nothing.
@@ -165,8 +132,6 @@ class Counted:
     """The records whose classes are counted.
 
     Attributes:
-        records: The training records, sealed.
-        spec: Their public schema.
         rows_per_unit: Of subjects, the most records of one that are counted.
         dealt: Of subjects, the records that are counted.
     """
@@ -182,14 +147,6 @@ def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: fl
     """Buys the noisy class counts at the first start, and reads them back in a resumed run.
 
     A crash between charge and file costs the charge, and they are bought again.
-
-    Args:
-        files: The run folder.
-        ledger: The run's open ledger.
-        counted: The records.
-        epsilon: The cost of the counts; 0: none are bought.
-        bits: The source of the noise.
-        log: Prints a line of the run.
 
     Returns:
         A count for each class, which may be negative; None where epsilon is 0.

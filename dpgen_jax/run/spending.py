@@ -40,8 +40,6 @@ class Promise:
     """The promise of a run, as far as sums over runs must agree in it.
 
     Attributes:
-        relation: The neighbouring relation.
-        unit: "record", "client" or "subject".
         subjects: Of clients and subjects, a keyed digest of which records belong together.
     """
 
@@ -55,7 +53,6 @@ class Start:
     """The run that starts.
 
     Attributes:
-        budget: The run's budget.
         guarantee: Whether the run has a guarantee without an exception.
         total: The value of `--total-epsilon`, or None.
         folder: The folder of the run that is resumed, or None.
@@ -87,11 +84,7 @@ class Start:
             guarantee=self.guarantee and epsilon < math.inf)
 
     def remedy(self, claim: float) -> str:
-        """Returns what can be done where the total is exceeded.
-
-        Args:
-            claim: The epsilon that the run would state.
-        """
+        """Returns what can be done where the total is exceeded."""
         if not self.folder:
             return "give this one less"
         mend = "leave this run as it is" + (
@@ -129,10 +122,7 @@ def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[Fraction
 def sums_summary(earlier: list[Run], promise: Promise, start: Start) -> str:
     """Returns the line about earlier runs.
 
-    Args:
-        earlier: The other runs.
-        promise: That of the run that starts.
-        start: That run, which is added only if it promises something.
+    The run that starts is added only if it promises something.
     """
     counted = [run for run in earlier if _counts(run, promise)]
     others = [run for run in earlier if not _counts(run, promise)]
@@ -155,13 +145,6 @@ def sums_summary(earlier: list[Run], promise: Promise, start: Start) -> str:
 def require_sums(earlier: list[Run], promise: Promise, budget: Budget, total: float, remedy: str
                  ) -> None:
     """Refuses a run with which all runs on these records would exceed the total.
-
-    Args:
-        earlier: The other runs.
-        promise: That of the run that starts.
-        budget: Its budget, or its claim where that is more.
-        total: The value of `--total-epsilon`.
-        remedy: What can be done about it.
 
     Raises:
         BudgetExceeded: The total would be exceeded, or cannot be promised.
@@ -251,16 +234,9 @@ class Identity:
 @contextmanager
 def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
            log: Callable[[str], None]) -> Iterator[Witnesses]:
-    """Logs what was spent on these records before, while no other run starts.
+    """Logs what was spent on these records before, and yields witnesses while no other run starts.
 
-    Args:
-        identity: Of the records.
-        mechanism: The mechanism, or what is promised by it.
-        start: The run.
-        log: Tells only the data holder, since the line depends on the records.
-
-    Yields:
-        The witnesses of the run that starts meanwhile.
+    `log` tells only the data holder, since the line depends on the records.
 
     Raises:
         UserError: A total that means nothing, or a damaged journal.
@@ -294,15 +270,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
 
 
 def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:
-    """The witness of a run which is known already.
-
-    Args:
-        files: The run folder.
-        log: Takes a line where there is no journal.
-
-    Returns:
-        The witness.
-    """
+    """Returns the witness of a run that is known already."""
     known_runs = opened(log)
     if known_runs is None:
         return NOBODY
@@ -310,14 +278,7 @@ def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:
 
 
 def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
-    """Opens the journal.
-
-    Args:
-        log: Takes a line where the journal cannot be written.
-        needed: Whether that is an error.
-
-    Returns:
-        The journal, or None where it cannot be written.
+    """Opens the journal; None where it cannot be written, which `log` says.
 
     Raises:
         Unusable: It cannot be written and is needed.

@@ -36,10 +36,11 @@ from dpgen_jax.core.run_folder import (
 from dpgen_jax.core.types import BudgetExceeded, Private, PyTree, Records, TableSpec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.records import Partition
-from dpgen_jax.release import bundle, contents, export, guarantee, plots
+from dpgen_jax.release import bundle, contents, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import checkpoint, follower, planning, side_releases, spending
-from dpgen_jax.run.loop import State
+from dpgen_jax.release.files import write_csv
+from dpgen_jax.run import checkpoint, follower, planning, resume, side_releases, spending
+from dpgen_jax.run.loop import Job, State
 from dpgen_jax.run.monitor import Best, Monitor
 from dpgen_jax.run.planning import Log, Plan, memory_line, summary_lines
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible, reason
@@ -61,12 +62,6 @@ def write_pictures(files: RunFolder, release: Release, notices: Notices, log: Lo
     It is release/samples.png, a row for each class, or of a table release/samples.csv and
     marginals.png; nothing of a classifier; and curves.png of the public metrics. One that cannot be
     drawn is missing, and `notices` say why.
-
-    Args:
-        files: The run folder.
-        release: The release.
-        notices: Tells what failed.
-        log: Prints a line of the run: where images show nothing.
     """
     made: Drawings = {}
     if not release.classifies:
@@ -104,11 +99,7 @@ def _images(release: Release, log: Log) -> Drawings:
 
 
 def nothing_shown(x: np.ndarray) -> str:
-    """Returns the shade that all images have; empty where there is something to see.
-
-    Args:
-        x: Images uint8 [n, H, W, ch].
-    """
+    """Returns the shade that all images uint8 [n, H, W, ch] have; empty where they differ."""
     least, most = int(x.min()), int(x.max())
     if most - least > BARELY:
         return ""
@@ -117,8 +108,8 @@ def nothing_shown(x: np.ndarray) -> str:
 
 
 def _table(release: Release, spec: TableSpec) -> Drawings:
-    sample = functools.cache(lambda: release.sample(ROWS))
-    return {"samples.csv": lambda path: export.write_csv(path, *sample(), spec),
+    sample = functools.cache(lambda: release.arrays(ROWS))
+    return {"samples.csv": lambda path: write_csv(path, *sample(), spec),
             "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}
 
 
@@ -131,9 +122,6 @@ def keeping(keep: Callable[[], None]) -> Iterator[None]:
     """Saves the last checkpoint where anything within fails.
 
     A run that goes on makes the release from it, at no cost in privacy.
-
-    Args:
-        keep: Saves the last checkpoint, unless it is there.
     """
     try:
         yield
@@ -142,51 +130,9 @@ def keeping(keep: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[], None],
-           notices: Notices, log: Callable[[str], None]) -> Release:
-    """Writes the release, then the last checkpoint by `keep`, then the pictures.
-
-    A failure after the release loses only what failed, and is logged.
-
-    Args:
-        files: The run.
-        release: What is to be released.
-        post_steps: The steps for which its generator was trained on what had been released.
-        keep: Saves the last checkpoint.
-        notices: Tells what failed.
-        log: Prints a line of the run; also where pictures show nothing.
-
-    Returns:
-        The release that is there: an earlier one of this run is kept where it comes of more steps,
-        as it does if its last checkpoint failed, or if this training of the generator was stopped.
-
-    Raises:
-        UserError: Where the release cannot be written.
-    """
-    if further := _of_more_steps(files, release, post_steps):
-        log(f"{files.release} is of more steps, and stays")
-        return further
-    try:
-        _release(files, release, post_steps)
-    except OSError as error:
-        raise UserError(
-            f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
-            f"no cost in privacy: {go_on(files.root)}") from error
-    keep()
-    write_pictures(files, release, notices, log)
-    return release
-
-
 def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
            ) -> None:
-    """Copies the release to the object store that the user named; a failure is only logged.
-
-    Args:
-        files: The run.
-        address: Where to; None: nowhere.
-        notices: Tells what failed.
-        log: Prints a line of the run.
-    """
+    """Copies the release to an object store, if the user named one; a failure is only logged."""
     if address:
         with notices.attempt(f"copying {files.release} to {address}"):
             storage.copy(files.release, address)
@@ -251,21 +197,17 @@ def _save(files: RunFolder, release: Release, post_steps: int) -> None:
 def leave_where_seconds_count(training: Training, state: State) -> None:
     """Ends a run that SIGTERM stopped, with only a checkpoint, where the user wants it so.
 
-    Args:
-        training: The training that was stopped.
-        state: The state after its last whole block.
-
     Raises:
         UserError: With the exit code of the signal, where the checkpoint is there.
     """
-    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
+    if training.stopping.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
         return
     training.keep(state)
     if state.step not in checkpoint.steps(training.files.checkpoints):
         return  # it could not be written, and a release is better than neither
     error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
                       f"as {option('on_term')} asks; to go on: {go_on(training.files.root)}")
-    error.exit_code = training.stop.exit_code
+    error.exit_code = training.stopping.exit_code
     raise error
 
 
@@ -274,10 +216,6 @@ class Begun:
     """A run that has a folder.
 
     Attributes:
-        partition: Which unit has which record.
-        ledger: The run's open ledger.
-        stop: Whether the run was asked to stop.
-        notices: Tells the data holder what concerns nobody else, and what failed.
         guaranteed: Whether the run promises something, be it with an exception.
     """
 
@@ -294,8 +232,6 @@ class Dealt:
 
     Attributes:
         records: Those of each unit, sealed, on their devices: x [U, m, ...], y int32 [U, m].
-        class_counts: The noisy class counts that were bought, or None.
-        bits: The source of the noise.
     """
 
     records: Private[Records]
@@ -309,8 +245,6 @@ class Trained:
 
     Attributes:
         state: The state after the last step, and after the post-training.
-        class_counts: The noisy class counts that were bought, or None.
-        noise_source: The public description of the source of the noise.
         save: Writes the last checkpoint, unless it is there.
         best: The best generator of the run, where it is to be released.
     """
@@ -328,14 +262,6 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
 
     Before the folder is made, the journal is searched for what was spent on these records.
 
-    Args:
-        plan: The plan of the run.
-        log: Prints a line of the run.
-        notices: Tells the data holder what concerns nobody else.
-
-    Yields:
-        The run that has begun.
-
     Raises:
         UserError: For a folder, a ledger or records that are not those of this run.
         BudgetExceeded: Where all runs on these records would exceed the total.
@@ -343,21 +269,19 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     stamp = planning.stamp_of_run(request.budget, request.seed, plan.config, plan.protected)
-    going_on = files if request.resume or files.waiting else None
-    announced = files.waiting and not request.resume  # before the purchase of this command
+    origin = plan.origin
+    announced = origin.bought_first and not origin.resumed  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
-    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, going_on,
-                           plan.purchases)
-    promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
+    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon,
+                           origin.before, plan.purchases)
+    promise = spending.Promise(mechanism.relation, plan.protected.unit.kind, "")
     with spending.before(identity, promise, start, spent) as witness:
-        checkpoint.opened(files.root, plan.public_config, request.resume)
-        partition = checkpoint.run_identity(files, plan.records, plan.assign, request.resume,
-                                            request.seed)
-        ledger = checkpoint.open_run_ledger(files, mechanism, plan.public_config, request.resume,
-                                            witness(files))
+        resume.open_folder(origin, plan.public_config)
+        partition = resume.partition(origin, plan.records, plan.assign, request.seed)
+        ledger = resume.open_ledger(origin, mechanism, plan.public_config, witness(files))
     log(f"run folder: {files.root}")
-    for line in filter(None, (shortfall(), checkpoint.of_torn_lines(ledger))):
+    for line in filter(None, (shortfall(), resume.of_torn_lines(ledger))):
         log(line)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
@@ -367,14 +291,6 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
 def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     """Charges and makes the side releases, and deals the records to the units.
 
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        log: Prints a line of the run.
-
-    Returns:
-        The records of each unit, and what was bought in addition to the steps.
-
     Raises:
         UserError: For class counts on the disk that this ledger never paid for.
         BudgetExceeded: From the ledger.
@@ -383,7 +299,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
-    bound = plan.protected.rows_per_unit
+    bound = plan.protected.unit.rows
     counted = side_releases.Counted(plan.records, plan.spec, bound,
                                     begun.partition if bound else None)
     counts = side_releases.class_counts(plan.files, ledger, counted,
@@ -405,14 +321,7 @@ def _in_equal_shares(plan: Plan) -> bool:
 def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     """Trains: pretraining, the steps, and the post-training on what they released.
 
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        dealt: The records of each unit.
-        log: Prints a line of the run.
-
-    Returns:
-        The trained state, with at least one step.
+    The state that it returns has at least one step.
 
     Raises:
         UserError: Where the run was interrupted before its first step, or the generator diverged.
@@ -424,8 +333,9 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     best = Best(plan.files.best) if plan.request.monitor.keep_best else None
     monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows,
                       best=best)
-    training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
-                        monitor, begun.stop, begun.notices,
+    job = Job(plan.method, plan.layout, begun.ledger, dealt.bits,
+              plan.request.runtime.steps_per_call)
+    training = Training(job, plan.files, plan.request.runtime, monitor, begun.stop, begun.notices,
                         EPSILON if begun.guaranteed else BUDGET_EPSILON)
     state, fault = _steps(plan, training, dealt, log)
     if not state.step:
@@ -454,15 +364,6 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
 def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     """Writes the release with its privacy statement, then the last checkpoint and the pictures.
 
-    Args:
-        plan: The plan of the run.
-        begun: The run that has begun.
-        trained: The end of the training.
-        log: Prints a line of the run.
-
-    Returns:
-        The release that is in the run folder.
-
     Raises:
         UserError: Where the release cannot be written.
         Exception: From the method, of any kind; the last checkpoint is there.
@@ -483,10 +384,32 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
 
 
-def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
+def publish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices,
             log: Log, post_steps: int = 0) -> Release:
-    """Ends a run of any kind: `finish`, and the line that says what was released."""
-    release = finish(files, release, post_steps, save, notices, log)
+    """Ends a run of any kind: writes the release, the last checkpoint by `keep`, and the pictures.
+
+    A failure after the release loses only what failed, and is logged. `post_steps` are the steps
+    for which the generator was trained on what had been released.
+
+    Returns:
+        The release that is there: an earlier one of this run is kept where it comes of more steps,
+        as it does if its last checkpoint failed, or if this training of the generator was stopped.
+
+    Raises:
+        UserError: Where the release cannot be written.
+    """
+    if further := _of_more_steps(files, release, post_steps):
+        log(f"{files.release} is of more steps, and stays")
+        release = further
+    else:
+        try:
+            _release(files, release, post_steps)
+        except OSError as error:
+            raise UserError(
+                f"{files.release} cannot be written ({reason(error)}): free some space, then go "
+                f"on, at no cost in privacy: {go_on(files.root)}") from error
+        keep()
+        write_pictures(files, release, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release
@@ -533,14 +456,13 @@ def as_published(method: str, config: MethodConfig, delta: float, steps: int) ->
 def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
            ) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
-    method, request = plan.method, plan.request
-    state = checkpoint.start_run(plan.files, method, plan.layout, training.ledger, request.resume,
-                                 request.seed)
+    method = plan.method
+    state = resume.state(plan.origin, method, plan.layout, training.job.ledger, plan.request.seed)
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
     steps = plan.config.planned_steps
     if state.step >= steps and not plan.is_open_ended:
         log(f"all {steps:,} steps were done before: none is trained, and none is charged")
-    return training.train(state, dealt.records, dealt.bits, steps,
+    return training.train(state, dealt.records, steps,
                           sys.maxsize if plan.is_open_ended else steps)

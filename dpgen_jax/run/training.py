@@ -1,6 +1,7 @@
-"""The training of a run: pretraining, steps, and post-training on what they released.
+"""The training of a run in its folder: it runs the loop and listens to it.
 
-Each part is shown and can be stopped, and what must not be lost is saved.
+It shows each block, writes the files of the run, saves checkpoints, and keeps what was paid for
+where a stage is cut short. What fails here costs no more than itself, and is named.
 """
 
 from __future__ import annotations
@@ -13,17 +14,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.noise import BitSource
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.run_folder import MetricsWriter, RunFolder, read_json
 from dpgen_jax.core.terms import at_most
-from dpgen_jax.core.types import Method, Private, Records, UserError
-from dpgen_jax.private import kept_votes as vote_log
-from dpgen_jax.private import teachers
-from dpgen_jax.private.pretraining import pretrain
-from dpgen_jax.run import checkpoint, loop, progress
-from dpgen_jax.run.loop import State
+from dpgen_jax.core.types import Private, Records, UserError
+from dpgen_jax.private import kept_votes
+from dpgen_jax.run import checkpoint, loop, noise_digests
+from dpgen_jax.run.loop import Job, Listener, State
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
@@ -31,174 +28,119 @@ PATIENCE = 20
 """The next checkpoint waits this many times as long as the last one stopped the training."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """The values that the parts of a training share.
+@dataclasses.dataclass
+class Training(Listener):
+    """Runs the stages of the loop, one after the other, and listens to them.
 
     Attributes:
-        method: The method, built.
-        files: The run folder.
-        layout: How the units lie on the devices.
-        ledger: The run's open ledger.
-        runtime: Speed and memory.
-        monitor: Shows the generator as it stands.
-        stop: Whether the run was asked to stop.
-        notices: Tells what failed and did not stop the run.
         charged: The name under which the epsilon that was charged is shown.
-        elapsed: Seconds since the training began, over all of its parts.
-        saving: The checkpoint that is being written during the training, if any.
-        stopped: Seconds for which the last checkpoint stopped the training, if there was one.
+        elapsed: Seconds since the training began, over all of its stages.
+        latest: The state after the last whole block of the stage; where an interruption cut a block
+            short, the state after that one.
     """
 
-    method: Method
+    job: Job
     files: RunFolder
-    layout: teachers.Layout
-    ledger: Ledger
     runtime: Runtime
     monitor: Monitor
-    stop: Stop
+    stopping: Stop
     notices: Notices
     charged: str
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
-    saving: list[checkpoint.Saving] = dataclasses.field(default_factory=list)
-    stopped: list[float] = dataclasses.field(default_factory=list)
+    latest: State = dataclasses.field(init=False)
+    _kept: State = dataclasses.field(init=False)
+    _bar: Bar = dataclasses.field(init=False)
+    _writer: MetricsWriter | None = None
+    _saving: checkpoint.Saving | None = None
+    _stopped_for: float = 0.0
+    _next_save: float = 0.0
 
     def pretrain(self, state: State, records: Private[Records]) -> State:
         """Pretrains the units, and saves them now and then.
 
-        Args:
-            state: The state before the first step.
-            records: Those of each unit, sealed, on their devices.
-
         Returns:
-            The state with all units pretrained, or as many as were before `stop`.
+            The state with all units pretrained, or as many as were before the stop.
         """
-        self.stop.begin_stage()
-        if self.stop() or state.units is None:
+        self.stopping.begin_stage()
+        if self.stop():
             return state
-        elapsed, saved = self.elapsed, state
-        next_save = elapsed() + self.between_saves
-        with contextlib.closing(Bar(self.method.mechanism.n_units, 0, "warm unit",
-                                    self.monitor.options.progress)) as bar:
-            for units, share in pretrain(self.method, state.units, records, self.layout):
-                state = dataclasses.replace(state, units=units)
-                bar.reach(share)
-                if elapsed() > next_save:
-                    self.save(state)
-                    next_save, saved = elapsed() + self.between_saves, state
-                if self.stop():
-                    break
-        if state is not saved:
-            self.save(state)
+        bar = Bar(self.job.method.mechanism.n_units, 0, "warm unit",
+                  self.monitor.options.progress)
+        self.begin(state, bar)
+        with contextlib.closing(bar):
+            after = loop.pretrain(self.job, records, state, self)
+        if after is not self._kept:
+            self.save(after)
         self.saved()
-        return state
+        return after
 
-    def train(self, state: State, records: Private[Records], bits: BitSource, planned: int,
-              limit: int) -> tuple[State, Exception | None]:
-        """Runs the loop.
-
-        Args:
-            state: The state to go on from.
-            records: Those of each unit, sealed, on their devices.
-            bits: The source of the noise.
-            planned: How many steps are expected.
-            limit: How many steps are made at most.
+    def train(self, state: State, records: Private[Records], planned: int, limit: int
+              ) -> tuple[State, Exception | None]:
+        """Makes the rounds: `planned` are expected, and at most `limit` are made.
 
         Returns:
-            The state after the last step; and why the loop could not go on, where that was neither
-            the budget nor `stop`: what was paid for until then is worth a release.
+            The state after the last round; and why the loop could not go on, where that was neither
+            the budget nor a stop: what was paid for until then is worth a release.
 
         Raises:
             UserError: Where nothing was paid for that could be released.
         """
-        def keep(votes: Private[jax.Array], answered: np.ndarray) -> None:
-            if self.method.mechanism.keeps_votes:
-                vote_log.append(self.files.votes, votes, answered)
-
-        def digest(first_round: int, secret: list[np.ndarray]) -> None:
-            with self.notices.attempt(f"writing {self.files.noise_digests}"):
-                key = bytes.fromhex(read_json(self.files.identity)["partition_key"])
-                loop.append_digests(self.files.noise_digests, key, first_round, secret)
-
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        program = progress.program(state, self.layout.chunk, self.layout.padded,
-                                   self.layout.slab, self.runtime.steps_per_call)
-        self.stop.begin_stage()
+        self.stopping.begin_stage()
         total = planned if state.step < planned or limit <= planned else None
         # Beyond the plan only the budget decides whether there is a further step.
         shown = self.monitor.options.progress and (
-            total is not None or loop.affordable(self.method, self.ledger, 1) > 0)
-        bar = Bar(total, state.step, "step", shown, program)
-        with self._recorded(state, bar, writer) as record:
+            total is not None or loop.affordable(self.job.method, self.job.ledger, 1) > 0)
+        with self._recorded(state, Bar(total, state.step, "step", shown), writer):
             try:
-                job = loop.Job(self.method, self.layout, self.ledger, bits,
-                               self.runtime.steps_per_call)
-                hooks = loop.Hooks(on_block=record, keep_votes=keep, stop=self.stop,
-                                   on_bits=digest, on_state=record.replaced)
-                return loop.train(job, records, state, limit, hooks), None
+                return loop.train(self.job, records, state, limit, self), None
             except (UserError, OSError) as error:
-                if not (record.whole and record.latest.step):
+                if not (self._is_whole and self.latest.step):
                     raise
                 self.notices.failure(str(error))
-                return record.latest, error
+                return self.latest, error
 
     def post_train(self, state: State, key: jax.Array) -> State:
-        """Runs `loop.post_train`, if the method has it.
+        """Trains the generator on what was released, if the method does that.
 
         The last checkpoint is from before it: a resumed run, which finds its steps done and
         charged, begins it again, to the same end. The units are gone then, whose memory the
         generator's own work may use.
 
         Args:
-            state: The state after the last step.
+            state: The state after the last round.
             key: The key that `Method.finalize` gets.
 
         Returns:
-            The state after the post-training, or as far as it came before `stop`.
+            The state after the post-training, or as far as it came before the stop.
         """
-        if self.method.post_training is None:
+        training = self.job.method.post_training
+        if training is None:
             return state
         self.keep(state)  # what was paid for: there is no generator before it is trained
         state, writer = dataclasses.replace(state, units=None), None
         with self.notices.attempt(f"writing {self.files.metrics}"):
             writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        self.stop.begin_stage(first_is_typical=False)  # a block is of about a second
-        bar = Bar(self.method.post_training.steps, 0, "generator step",
-                  self.monitor.options.progress)
-        with self._recorded(state, bar, writer) as record:
-            hooks = loop.Hooks(on_block=record, stop=self.stop)
-            return loop.post_train(self.method, state, key, self.runtime.steps_per_call, hooks)
+        self.stopping.begin_stage(first_is_typical=False)  # a block is of about a second
+        bar = Bar(training.steps, 0, "generator step", self.monitor.options.progress)
+        with self._recorded(state, bar, writer):
+            return loop.post_train(self.job, state, key, self)
 
-    def keep(self, state: State) -> None:
-        """Saves a checkpoint of this state, unless it is there, and waits until it is."""
-        self.saved()
-        if state.units is not None and state.step not in checkpoint.steps(self.files.checkpoints):
-            self.save(state)
-            self.saved()
-
-    def saved(self, wait: bool = True) -> None:
-        """Puts the checkpoint that is being written in its place.
-
-        A failure costs this checkpoint, and no more.
-
-        Args:
-            wait: Whether to wait until it is written.
-        """
-        if self.saving and (wait or self.saving[0].parts.written):
-            with self._failure_told():
-                self.saving[0].finish()
-            self.saving.clear()  # not before: whoever interrupts the wait still finds it
+    def begin(self, state: State, bar: Bar, writer: MetricsWriter | None = None) -> None:
+        """Begins to record a stage."""
+        self.latest = self._kept = state
+        self._bar, self._writer = bar, writer
+        self._next_save = self.elapsed() + self.between_saves
 
     @contextlib.contextmanager
-    def _recorded(self, state: State, bar: Bar, writer: MetricsWriter | None
-                  ) -> Iterator[Recorder]:
-        """Records each block; where the stage is cut short, a checkpoint of the last whole one."""
-        record = Recorder(self, bar, writer, state)
+    def _recorded(self, state: State, bar: Bar, writer: MetricsWriter | None) -> Iterator[None]:
+        """Records a stage; where it is cut short, a checkpoint of the last whole block is saved."""
+        self.begin(state, bar, writer)
         try:
-            yield record
+            yield
         except BaseException:
-            if record.whole:
-                self.keep(record.latest)
+            if self._is_whole:
+                self.keep(self.latest)
             raise
         finally:
             bar.close()
@@ -207,16 +149,93 @@ class Training:
                 if writer:
                     writer.close()
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether `latest` can be read: an error within a block leaves donated arrays behind."""
+        return not jax.tree.leaves(self.latest.public)[0].is_deleted()
+
+    @property
+    def _board(self) -> Path | None:
+        return self.files.root / "tensorboard" if self.monitor.options.tensorboard else None
+
+    def stop(self) -> bool:
+        """Whether the run must stop."""
+        return self.stopping()
+
+    def on_pretrained(self, state: State, share: float) -> None:
+        """Moves the bar, and saves a checkpoint now and then."""
+        self.latest = state
+        self._bar.reach(share)
+        self._save_if_due()
+
+    def on_bits(self, first_round: int, bits: list[np.ndarray]) -> None:
+        """Writes digests of the bits."""
+        with self.notices.attempt(f"writing {self.files.noise_digests}"):
+            key = bytes.fromhex(read_json(self.files.identity)["partition_key"])
+            noise_digests.append(self.files.noise_digests, key, first_round, bits)
+
+    def keep_votes(self, votes: Private[jax.Array], answered: np.ndarray) -> None:
+        """Appends the votes to those in private/, where the mechanism keeps any."""
+        if self.job.method.mechanism.keeps_votes:
+            kept_votes.append(self.files.votes, votes, answered)
+
+    def on_state(self, state: State) -> None:
+        """Takes a state in place of the latest, whose arrays it has taken over."""
+        self.latest = state
+
+    def on_block(self, state: State, metrics: dict[str, float]) -> None:
+        """Writes the metrics as a line, moves the bar, and saves a checkpoint now and then."""
+        steps = state.done - self.latest.done
+        self.latest, ledger = state, self.job.ledger
+        epsilon = ledger.epsilon()
+        with self.notices.attempt("watching the run"):
+            # With post-training there is no generator before it has begun.
+            waits = self.job.method.post_training is not None and state.post_state is None
+            if self._writer and not waits:
+                metrics = metrics | self.monitor(state, self._writer)
+        with self.notices.attempt(f"writing {self.files.metrics}"):
+            if self._writer:
+                self._writer.write(
+                    {"step": state.done, self.charged: epsilon,
+                     "seconds": public_seconds(self.elapsed()), **metrics,
+                     "charged": ledger.steps_charged})
+        self._bar.advance(steps, {self.charged: at_most(epsilon, 4)})
+        self.saved(wait=False)
+        if state.units is not None:
+            self._save_if_due()
+
+    def _save_if_due(self) -> None:
+        if self.elapsed() > self._next_save:
+            self.save(self.latest)
+            self._next_save = self.elapsed() + self.between_saves
+
+    def keep(self, state: State) -> None:
+        """Saves a checkpoint of this state, unless it is there, and waits until it is."""
+        self.saved()
+        if state.units is not None and state.step not in checkpoint.steps(self.files.checkpoints):
+            self.save(state)
+            self.saved()
+
     def save(self, state: State) -> None:
         """Begins a checkpoint of this state, once the last one is in its place."""
         self.saved()
         begun = self.elapsed()
         with self._failure_told():
-            self.saving.append(checkpoint.begin_state(
-                self.files, state, self.method, self.layout, self.ledger,
-                self.runtime.keep_checkpoints))
+            self._saving = checkpoint.begin_state(
+                self.files, state, self.job, self.runtime.keep_checkpoints)
+        self._kept = state
         self.saved(wait=False)  # one that is written whole is good from here on
-        self.stopped[:] = [self.elapsed() - begun]
+        self._stopped_for = self.elapsed() - begun
+
+    def saved(self, wait: bool = True) -> None:
+        """Puts the checkpoint that is being written in its place, once it is whole.
+
+        A failure costs this checkpoint, and no more.
+        """
+        if self._saving and (wait or self._saving.parts.written):
+            with self._failure_told():
+                self._saving.finish()
+            self._saving = None  # not before: whoever interrupts the wait still finds it
 
     @contextlib.contextmanager
     def _failure_told(self) -> Iterator[None]:
@@ -224,10 +243,6 @@ class Training:
             yield
         except (UserError, OSError) as error:
             self.notices.failure(str(error))
-
-    @property
-    def _board(self) -> Path | None:
-        return self.files.root / "tensorboard" if self.monitor.options.tensorboard else None
 
     @property
     def between_saves(self) -> float:
@@ -239,59 +254,4 @@ class Training:
         minutes = self.runtime.checkpoint_minutes
         if minutes != Runtime.checkpoint_minutes:
             return 60 * minutes
-        return max(60 * minutes, PATIENCE * sum(self.stopped))
-
-
-class Recorder:
-    """Called after each block with the state and its public metrics.
-
-    It writes them as a line, moves the progress bar, and saves a checkpoint now and then.
-
-    Attributes:
-        latest: The state after the last whole block; after an interruption of the next one, that of
-            the next one.
-    """
-
-    def __init__(self, training: Training, bar: Bar, writer: MetricsWriter | None, state: State):
-        self.latest, self._training, self._bar, self._writer = state, training, bar, writer
-        self._done = state.done
-        self._next_save = training.elapsed() + training.between_saves
-
-    @property
-    def whole(self) -> bool:
-        """Whether `latest` can be read.
-
-        An error within a block leaves arrays behind that were donated to it.
-        """
-        return not jax.tree.leaves(self.latest.public)[0].is_deleted()
-
-    def replaced(self, state: State) -> None:
-        """Takes a state in place of the latest, whose arrays it has taken over."""
-        self.latest = state
-
-    def __call__(self, now: State, values: dict[str, float]) -> None:
-        """Records a block.
-
-        Args:
-            now: The state after it.
-            values: Its public metrics by name.
-        """
-        training, steps = self._training, now.done - self._done
-        self.latest, self._done = now, now.done
-        epsilon = training.ledger.epsilon()
-        with training.notices.attempt("watching the run"):
-            # With post-training there is no generator before it has begun.
-            waits = training.method.post_training is not None and now.post_state is None
-            if self._writer and not waits:
-                values = values | training.monitor(now, self._writer)
-        with training.notices.attempt(f"writing {training.files.metrics}"):
-            if self._writer:
-                seconds = public_seconds(training.elapsed())
-                self._writer.write(
-                    {"step": now.done, training.charged: epsilon, "seconds": seconds, **values,
-                     "charged": training.ledger.steps_charged})
-        self._bar.advance(steps, {training.charged: at_most(epsilon, 4)})
-        training.saved(wait=False)
-        if now.units is not None and training.elapsed() > self._next_save:
-            training.save(now)
-            self._next_save = training.elapsed() + training.between_saves
+        return max(60 * minutes, PATIENCE * self._stopped_for)

@@ -37,10 +37,10 @@ from dpgen_jax.core.types import Private, Spec, UserError
 from dpgen_jax.data.base import safe_name
 from dpgen_jax.data.table import schema
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import checkpoint, lifecycle, resolve, side_releases, spending
-from dpgen_jax.run.checkpoint import refuse_used
+from dpgen_jax.run import lifecycle, resolve, side_releases, spending
 from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.resolve import Chosen
+from dpgen_jax.run.resume import create, refuse_used
 
 FIXED = ("method", "data", "budget")
 """Fields that a resume may not change before the answer is there."""
@@ -243,7 +243,7 @@ def _answered(missing: Missing, offer: Offer, made: Chosen, request: Request, ro
     with spending.before(spending.Identity(None, missing.content), spending.Promise(
             relation, Unit.RECORD, ""), start, _private) as witness:
         if not going_on:
-            checkpoint.create(root, about)
+            create(root, about)
         ledger = None if read else _ledger(files, budget, relation, witness)
     if ledger is None or read is not None:
         answer = _kept(files, read or offer.draw(root, ()))

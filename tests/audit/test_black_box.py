@@ -9,7 +9,8 @@ import small_datalens
 
 from dpgen_jax import presets
 from dpgen_jax.accountant import composition
-from dpgen_jax.audit import command_line, training
+from dpgen_jax.audit import __main__ as command_line
+from dpgen_jax.audit import training
 from dpgen_jax.audit.findings import Findings, Verdict, quiet
 from dpgen_jax.audit.mechanism import Target
 from dpgen_jax.core.types import UserError

@@ -6,7 +6,7 @@ import pytest
 
 import dpgen_jax as dg
 from dpgen_jax import account
-from dpgen_jax.audit import command_line
+from dpgen_jax.audit import __main__ as command_line
 from dpgen_jax.audit.findings import FAILED, UNDECIDED, Findings, Report
 from dpgen_jax.core.errors import UserError
 

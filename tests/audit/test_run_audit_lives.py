@@ -16,7 +16,7 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.audit.findings import Verdict
 from dpgen_jax.audit.folder import leaks, reading
 from dpgen_jax.core import hosts
-from dpgen_jax.run import checkpoint, lifecycle
+from dpgen_jax.run import lifecycle, resume
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 FINISHED = "the run is finished"
@@ -157,7 +157,7 @@ def test_killed_before_its_ledger_a_run_has_spent_nothing(copy):
 
 def test_killed_after_a_purchase_a_run_is_no_pass(tmp_path, journal):
     root, names = tmp_path / "run", EpsilonDeltaEvent(0.5, 1e-5, "discrete-laplace categories")
-    files = checkpoint.create(root, {"method": "dpmerf", "purchase": "names"})
+    files = resume.create(root, {"method": "dpmerf", "purchase": "names"})
     assert files.waiting and audit(root).exit_code == 6
     with books.Ledger.create(files.ledger, {
             "epsilon": 2.0, "delta": 1e-4, "relation": "replace-one", "unit": "record",

@@ -7,6 +7,8 @@ from benchmarks import client_likeness as module
 from benchmarks.client_likeness import by_client
 from dpgen_jax.core.types import EMPTY, UserError
 
+pytestmark = pytest.mark.long
+
 
 class Means:
     """A judge whose features are the means of the rows of an image."""

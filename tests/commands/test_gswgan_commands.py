@@ -20,7 +20,8 @@ from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import lifecycle, training
+from dpgen_jax.private import pretraining
+from dpgen_jax.run import lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 CONFIG = small_gswgan.gs(critics=6, warm_steps=4, penalty=0.0, sigma=None, steps=4)
@@ -155,7 +156,7 @@ def test_no_noise_is_allowed_and_says_so(whole):
 def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
     """By SIGTERM after three of six units: nothing was charged, the three are not warmed up again,
     and without noise the run ends where it would have, bit for bit."""
-    plain, shares = training.pretrain, []
+    plain, shares = pretraining.pretrain, []
 
     def watched(cut, *args):
         for units, share in plain(*args):
@@ -164,14 +165,14 @@ def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
                 signal.raise_signal(signal.SIGTERM)
             yield units, share
 
-    monkeypatch.setattr(training, "pretrain", functools.partial(watched, 0.4))
+    monkeypatch.setattr(pretraining, "pretrain", functools.partial(watched, 0.4))
     root = tmp_path / "run"
     with pytest.raises(UserError, match="interrupted before the first step") as end:
         fit(root, **NOISELESS)
     assert end.value.exit_code == 143
     assert shares[-1] == 0.5 and spent(root).steps == 0 and not (root / "release").exists()
     shares.clear()
-    monkeypatch.setattr(training, "pretrain", functools.partial(watched, 1.0))
+    monkeypatch.setattr(pretraining, "pretrain", functools.partial(watched, 1.0))
     release = fit(root, **NOISELESS, resume=True)
     assert small_datalens.equal(release.model, whole[0].model) and spent(root).steps == 4
     assert shares[0] == pytest.approx(1 / 4 / 3) and shares[-1] == 1  # a step of the first of three

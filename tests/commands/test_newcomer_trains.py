@@ -72,7 +72,7 @@ def test_the_method_the_preset_the_epsilon_and_the_shares_are_right(name, place,
     statement = read_json(run / "release/privacy.json")
     assert statement["guarantee"] == "(epsilon, delta) replace-one"
     assert statement["epsilon"] <= epsilon and statement["preset"] in said[0]
-    labels = np.asarray(dg.load(run / "release").sample(4000)[1])
+    labels = np.asarray(dg.load(run / "release").arrays(4000)[1])
     made = np.bincount(labels, minlength=len(SHARES[name])) / len(labels)
     np.testing.assert_allclose(made, SHARES[name], atol=0.13)
     assert not any("equal shares" in line for line in said)

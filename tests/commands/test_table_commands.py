@@ -175,6 +175,6 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     (event,) = privacy["events"]
     assert event["sensitivity"] >= 2 * np.sqrt(4 * 3) and event["count"] == 2
     assert not any(b"no rows of" in content for content in runs.snapshot(place / "new").values())
-    x, y = lifecycle.load(place / "new").sample(6, seed=1)
+    x, y = lifecycle.load(place / "new").arrays(6, seed=1)
     assert y.tolist() == [0, 1] * 3 and x.shape == (6, 3)
     assert len(data.load("csv:new/release/samples.csv", schema="draft.yaml").y_train) == 1000

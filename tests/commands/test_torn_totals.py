@@ -14,7 +14,7 @@ from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import checkpoint
+from dpgen_jax.run import resume
 
 TOTAL = 2 * BUDGET.epsilon
 SIZE = 10
@@ -98,7 +98,7 @@ def test_within_the_budget_it_is_charged_and_said(world, root, journal, part):
     world.live(root, blocks=1, size=SIZE, total=TOTAL)
     assert charged(root) == (6 * SIZE, 1) and claims(journal) == TOTAL
     with books.Ledger.open(root / "ledger.jsonl") as ledger:
-        line = checkpoint.of_torn_lines(ledger)
+        line = resume.of_torn_lines(ledger)
     assert line.endswith(f"1 line that a crash tore counts as spent ({SIZE} steps)")
 
 
@@ -109,7 +109,7 @@ def test_a_line_that_drew_nothing_is_not_spoken_of(world, root, moment):
         file.write(b'{"ev' * (moment == "drawn"))  # a settlement
     world.live(root, blocks=1)
     with books.Ledger.open(root / "ledger.jsonl") as ledger:
-        assert checkpoint.of_torn_lines(ledger) == ""
+        assert resume.of_torn_lines(ledger) == ""
 
 
 # neighbours: other damage to the two files

@@ -8,14 +8,15 @@ import small_datalens
 
 from dpgen_jax import data
 from dpgen_jax.core.config import digest, from_json, to_json
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
 from dpgen_jax.data import Dataset, base
 from dpgen_jax.evaluation import assess, report
 from dpgen_jax.presets import numbers
-from dpgen_jax.release import contents, export
+from dpgen_jax.release import contents, files
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.guarantee import Protected
-from dpgen_jax.run import checkpoint, planning
+from dpgen_jax.run import planning, resume
 
 PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
@@ -34,7 +35,7 @@ def public(spec):
     x, y = runs.images()
     request = runs.request(None)
     return planning.public_config(request, request.config, Dataset("some", spec, x, y),
-                                  Protected("record", {"records": 60}))
+                                  Protected(ProtectedUnit(), {"records": 60}))
 
 
 @pytest.mark.parametrize(("spec", "named", "expected"), [
@@ -76,7 +77,7 @@ def test_they_are_folders_and_labels_of_what_is_sampled(tmp_path):
                            (("A", "a", "b"), {"0", "1", "2"})):
         spec = ImageSpec(8, 8, 1, 3, names)
         out = tmp_path / names[0].replace("/", "")
-        with export.opener(out, spec, 6)(_made(out), spec, 6) as take:
+        with files.opener(out, spec, 6)(_made(out), spec, 6) as take:
             take(x, np.arange(6) % 3)
         assert {path.name for path in (out / "train").iterdir()} == folders
     shown = report.page(report.Report(None, SOUND, {"class_names": ["emu", "cat", "dog"]},
@@ -101,12 +102,12 @@ def test_public_data_have_their_public_names():
 def test_a_run_of_an_older_version_can_be_resumed(tmp_path):
     old = public(PLAIN)
     del old["class_names"]
-    checkpoint.create(tmp_path / "old", old)
-    checkpoint.reopen(tmp_path / "old", public(NAMED))
-    checkpoint.create(tmp_path / "new", public(NAMED))
-    checkpoint.reopen(tmp_path / "new", public(NAMED))
+    resume.create(tmp_path / "old", old)
+    resume.reopen(tmp_path / "old", public(NAMED))
+    resume.create(tmp_path / "new", public(NAMED))
+    resume.reopen(tmp_path / "new", public(NAMED))
     with pytest.raises(UserError, match="class_names was .*'emu', 'cat', 'dog'.*, now"):
-        checkpoint.reopen(tmp_path / "new", public(PLAIN))
+        resume.reopen(tmp_path / "new", public(PLAIN))
 
 
 def test_any_images_may_be_given_names(tmp_path):

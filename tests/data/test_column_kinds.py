@@ -9,6 +9,7 @@ from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table import constraints, frames, schema, transform
 from dpgen_jax.release import contents
+from dpgen_jax.release.frames import to_frame
 
 LABEL = "  y: {kind: boolean, categories: [no, yes]}\n"
 KINDS = {  # entries: cells that come back as they are, and the type of a frame's column
@@ -79,7 +80,7 @@ def test_a_kind_comes_back_as_it_came(declared, tmp_path, name):
     header, rows = constraints.written_cells(spec, codes, data.y_train)
     assert header == [name, "y"] and [row[0] for row in rows] == cells
     assert not data.private_notes and not data.uncovered
-    frame = frames.frame(spec, codes, data.y_train)
+    frame = to_frame(spec, codes, data.y_train)
     types = ("object", "str") if dtype == "text" else dtype  # pandas 2 and 3
     assert str(frame[name].dtype).startswith(types) and frame["y"].dtype == bool
     back = frames.from_frame(frame, schema.read(str(tmp_path / "s.yaml")))
@@ -172,7 +173,7 @@ def test_identifiers_are_never_read_and_always_new(declared, tmp_path):
     assert (header, rows) == (["a", "id", "y"], [["3", "P-A0", "no"], ["4", "P-A1", "yes"]])
     assert [row[1] for row in constraints.written_cells(spec, codes, y, first=9)[1]] == ["P-A9",
                                                                                          "P-B0"]
-    assert frames.frame(spec, codes, y)["id"].tolist() == ["P-A0", "P-A1"]
+    assert to_frame(spec, codes, y)["id"].tolist() == ["P-A0", "P-A1"]
     with pytest.raises(UserError, match="'P-@#' has 260 identifiers, and 261 are needed"):
         constraints.written_cells(spec, codes, y, first=259)
 

@@ -13,7 +13,8 @@ from dpgen_jax.core.types import Identifier, TableSpec, UserError
 from dpgen_jax.data.table import columns as table_columns
 from dpgen_jax.data.table import frames, schema, transform
 from dpgen_jax.data.table.frames import draft_schema
-from dpgen_jax.release import contents, export
+from dpgen_jax.release import contents, files
+from dpgen_jax.release.frames import to_frame
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
 pq = pytest.importorskip("pyarrow.parquet", reason="an extra")
@@ -53,7 +54,7 @@ def drafted(frame, **options):
 
 
 def written_again(data):
-    return frames.frame(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
+    return to_frame(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
 
 
 def dtypes(frame):
@@ -80,7 +81,7 @@ def test_a_frame_comes_out_as_it_came_in(declared):
 
 
 def test_a_parquet_file_comes_out_as_it_came_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "GROUP_CELLS", 600)
+    monkeypatch.setattr(files, "GROUP_CELLS", 600)
     came = typed_frame()
     came.to_parquet(tmp_path / "a.parquet")
     schema_command.command([str(tmp_path / "a.parquet"), "--label", "y", "--out",
@@ -89,7 +90,7 @@ def test_a_parquet_file_comes_out_as_it_came_in(tmp_path, monkeypatch):
     assert "dtype: int8  # read from private data" in text and "  - whole_int8.dtype" in text
     declared = dataclasses.replace(schema.read(str(tmp_path / "s.yaml")), uncovered=())
     data = frames.from_frame(came, declared)
-    with export.opener(tmp_path / "b.parquet", data.spec, ROWS)(
+    with files.opener(tmp_path / "b.parquet", data.spec, ROWS)(
             tmp_path / "b.parquet", data.spec, ROWS) as take:
         codes = transform.decode(data.spec, data.x_train)
         for part in np.split(np.arange(ROWS), 4):
@@ -99,11 +100,11 @@ def test_a_parquet_file_comes_out_as_it_came_in(tmp_path, monkeypatch):
 
 
 def test_a_group_of_nulls_alone_has_the_type_of_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "GROUP_CELLS", 3)
+    monkeypatch.setattr(files, "GROUP_CELLS", 3)
     spec = schema.of({"columns": {"at": {"kind": "time", "nullable": True, "dtype": "time"},
                                   "on": {"kind": "date", "min": "2000-01-01", "max": "2001-01-01",
                                          "nullable": True, "dtype": "date"}}}).spec
-    with export.opener(tmp_path / "a.parquet", spec, 2)(tmp_path / "a.parquet", spec, 2) as take:
+    with files.opener(tmp_path / "a.parquet", spec, 2)(tmp_path / "a.parquet", spec, 2) as take:
         take(np.full((1, 2), np.nan), np.zeros(1, int))
         take(np.array([[60.0, 10957.0]]), np.zeros(1, int))
     out = pd.read_parquet(tmp_path / "a.parquet")
@@ -124,19 +125,19 @@ def test_a_type_changes_nothing_that_is_learned():
     plain, narrow = (schema.of({"columns": {"a": {"kind": "integer", "min": 0, "max": 9} | dtype}})
                      .spec for dtype in ({}, {"dtype": "int8"}))
     assert plain == narrow and "dtype" not in str(to_json(plain))
-    assert frames.frame(narrow, np.array([[3.0]]), np.zeros(1))["a"].dtype == np.int8
+    assert to_frame(narrow, np.array([[3.0]]), np.zeros(1))["a"].dtype == np.int8
 
 
 def test_a_number_of_fewer_bits_stays_within_its_bounds():
     spec = schema.of({"columns": {"a": {"kind": "continuous", "min": 0.1, "max": 0.7,
                                         "special": [99.5], "dtype": "float16"}}}).spec
-    made = frames.frame(spec, np.array([[0.1], [0.7], [99.5], [0.123456789]]), np.zeros(4))["a"]
+    made = to_frame(spec, np.array([[0.1], [0.7], [99.5], [0.123456789]]), np.zeros(4))["a"]
     assert made.dtype == np.float16
     assert 0.1 < float(made[0]) < 0.1001 and 0.6995 < float(made[1]) < 0.7 and made[2] == 99.5
     assert made[3] == np.float16(0.123457)
     constant = schema.of({"columns": {"a": {"kind": "continuous", "min": 5.5, "max": 5.5,
                                             "dtype": "float64"}}}).spec
-    assert frames.frame(constant, np.array([[5.5]]), np.zeros(1))["a"].tolist() == [5.5]
+    assert to_frame(constant, np.array([[5.5]]), np.zeros(1))["a"].tolist() == [5.5]
 
 
 def test_whole_numbers_are_rounded_and_categories_ordered():
@@ -146,7 +147,7 @@ def test_whole_numbers_are_rounded_and_categories_ordered():
         "c": {"kind": "datetime", "min": "2000-01-01 00:00:00", "max": "2001-01-01 00:00:00",
               "dtype": "datetime64[ns]"}}}).spec
     at = 946684800 + 3_600
-    made = frames.frame(spec, np.array([[2.9999999, 1, at]]), np.zeros(1))
+    made = to_frame(spec, np.array([[2.9999999, 1, at]]), np.zeros(1))
     assert made["a"].tolist() == [3] and made["b"].tolist() == [1] and made["b"].cat.ordered
     assert made["b"].cat.categories.tolist() == [3, 1]
     assert made["c"].tolist() == [pd.Timestamp("2000-01-01 01:00:00")]
@@ -191,7 +192,7 @@ def test_an_identifier_of_digits_may_be_a_whole_number():
                             "a": {"kind": "integer", "min": 0, "max": 9}}}
     spec = schema.of(document).spec
     assert spec.identifiers == (Identifier("id", "####", 0, "int32"),)
-    made = frames.frame(spec, np.zeros((2, 1)), np.zeros(2), first=7)["id"]
+    made = to_frame(spec, np.zeros((2, 1)), np.zeros(2), first=7)["id"]
     assert made.tolist() == [7, 8] and made.dtype == np.int32
     assert contents.spec(to_json(spec)).identifiers[0].dtype == "int32"
 

@@ -18,6 +18,7 @@ from PIL import Image
 from refusals import refused
 
 from dpgen_jax.core import arrays
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import EMPTY, UserError, unseal
 from dpgen_jax.data import cache, from_arrays, load
 from dpgen_jax.data.images import files
@@ -31,7 +32,7 @@ N = 12
 def public(data):
     """The bytes that a run writes down at its start."""
     request = runs.request(None)
-    who = Protected("record", {"records": len(data.y_train)}, data.notes,
+    who = Protected(ProtectedUnit(), {"records": len(data.y_train)}, data.notes,
                     tuple(part.what for part in data.uncovered))
     return json.dumps([planning.public_config(request, request.config, data, who), data.notes])
 

@@ -92,7 +92,7 @@ def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, d
     (None, (1 / 3, 1 / 3, 1 / 3))], ids=["many", "drowned", "none"])
 def test_labels_follow_the_released_counts(release, counts, shares):
     n = 4000
-    _, y = dataclasses.replace(release, class_counts=counts).sample(n, seed=3)
+    _, y = dataclasses.replace(release, class_counts=counts).arrays(n, seed=3)
     found = np.bincount(y, minlength=3)
     deviation = np.sqrt(n * np.array(shares) * (1 - np.array(shares)))
     assert (np.abs(found - n * np.array(shares)) < 4 * deviation + 1).all()

@@ -196,7 +196,7 @@ def test_sampling_a_class_by_its_name(place, run, release, tmp_path, ending):
     outs = [tmp_path / f"{name}.{ending}" for name in "ab"]
     for out in outs:
         sample.command([*words, str(out)])
-    x, y = release.sample(7, [1, 2], 3)
+    x, y = release.arrays(7, [1, 2], 3)
     assert y.tolist() == [1, 2, 1, 2, 1, 2, 1]
     if ending == "npz":
         for out in outs:
@@ -263,7 +263,7 @@ def test_a_release_survives_saving(release, tmp_path):
     back = lifecycle.load(release.save(tmp_path / "saved"))
     assert (back.spec, back.class_counts) == (release.spec, release.class_counts)
     assert (back.config, back.privacy) == (release.config, release.privacy)
-    for ours, theirs in zip(release.sample(20, seed=1), back.sample(20, seed=1), strict=True):
+    for ours, theirs in zip(release.arrays(20, seed=1), back.arrays(20, seed=1), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -284,7 +284,7 @@ def test_fit_takes_a_frame(place, tmp_path):
     assert made["size"].cat.ordered and not made["job"].cat.ordered
     assert made["grade"].cat.categories.tolist() == GRADES
     back = frames.from_frame(made, schema.read(str(place / "people.yaml")))
-    x, y = release.sample(30, seed=2)
+    x, y = release.arrays(30, seed=2)
     np.testing.assert_array_equal(back.y_train, y)
     np.testing.assert_allclose(back.x_train, tables.encode(release.spec, x), atol=1e-5)
 

@@ -15,6 +15,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table import constraints, frames, schema
 from dpgen_jax.data.table.transform import decode
+from dpgen_jax.release.frames import to_frame
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SCHEMA = """\
@@ -203,7 +204,7 @@ def test_a_pandas_frame_there_and_back(declared, read):
     assert data.content != frames.content_of_frame(frame.assign(
         pay=0.5)) != frames.content_of_frame(frame.iloc[:2])
 
-    back = frames.frame(data.spec, decode(data.spec, data.x_train), data.y_train)
+    back = to_frame(data.spec, decode(data.spec, data.x_train), data.y_train)
     assert list(back.columns) == ["age", "Class", "pay", "job", "size"]
     assert [str(t) for t in back.dtypes] == ["Int64", "category", "float64", "category", "category"]
     assert back["age"].isna().tolist() == [False, True, True, False] and back["age"][3] == 120

@@ -58,7 +58,7 @@ def test_it_is_trained_and_sampled(place, method):
         header, *rows = csv.reader(file)
     assert header == ["age", "pay", "job"] and len(rows) == 1000
     release = lifecycle.load(out)
-    assert set(release.frame(20, seed=0).columns) == set(header)
+    assert set(release.sample(20, seed=0).columns) == set(header)
     assert runs.snapshot(out)["release/marginals.png"][:4] == b"\x89PNG"
 
 

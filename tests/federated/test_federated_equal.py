@@ -62,7 +62,7 @@ def test_both_ways_give_the_same_generator(tmp_path):
     assert "records" not in federated.privacy
     totals = [fed.books(tmp_path / name / "ledger.jsonl") for name in ("central", "federated")]
     assert totals[0].spent() == totals[1].spent() == merge(method.mechanism.events(fed.STEPS))
-    assert lifecycle.load(tmp_path / "federated").sample(3)[0].shape == (3, *fed.SPEC.shape)
+    assert lifecycle.load(tmp_path / "federated").arrays(3)[0].shape == (3, *fed.SPEC.shape)
     assert said[-1].startswith("release: ") and "unit client" in said[-1]
 
     with pytest.raises(UserError, match="holds a run"):

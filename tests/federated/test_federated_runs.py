@@ -100,7 +100,7 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["records"] == (60 if split else None)
     assert config["config"]["critics"] == CLIENTS
-    x, y = release.sample(7)
+    x, y = release.arrays(7)
     assert x.shape == (7, 8, 8, 1) and set(y) == {0, 1, 2}
 
 

@@ -22,7 +22,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.types import Private
 from dpgen_jax.private import kept_votes, records
-from dpgen_jax.run import checkpoint, side_releases, spending
+from dpgen_jax.run import checkpoint, resume, side_releases, spending
 
 STEP = GaussianEvent(100.0, 400)
 MECHANISM = SimpleNamespace(relation="replace-one", unit="record", keeps_votes=True, queries=3,
@@ -67,13 +67,13 @@ class World:
         files = RunFolder(root)
         start = spending.Start(BUDGET, True, total, files if resume_it else None)
         with spending.before(spending.Identity(sealed), MECHANISM, start, say) as witness:
-            (checkpoint.reopen if resume_it else checkpoint.create)(root, PUBLIC)
+            origin = resume.Origin(files, resume_it)
+            resume.open_folder(origin, PUBLIC)
             die("folder")
-            checkpoint.run_identity(files, sealed, dealt
-                                    or (lambda key: records.assign(12, 3, key)),
-                                    resume_it, None)
+            resume.partition(origin, sealed, dealt or (lambda key: records.assign(12, 3, key)),
+                             None)
             die("identity")
-            ledger = checkpoint.open_run_ledger(files, MECHANISM, PUBLIC, resume_it, witness(files))
+            ledger = resume.open_ledger(origin, MECHANISM, PUBLIC, witness(files))
         with ledger:
             opened = ledger.steps_charged, dict(ledger.spent()).get(COUNTS, 0)
             die("ledger")

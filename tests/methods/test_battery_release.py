@@ -22,7 +22,7 @@ from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, PostTraining, Records, Refinement
 from dpgen_jax.methods import datalens
 from dpgen_jax.release import bundle, guarantee
-from dpgen_jax.run import checkpoint, lifecycle, loop, stages
+from dpgen_jax.run import checkpoint, lifecycle, loop, noise_digests, stages
 from dpgen_jax.run.progress import Notices
 
 SPEC, STEPS, RUNTIME = small_datalens.SPEC, 2, Runtime(devices=1, chunk=4, steps_per_call=1)
@@ -317,8 +317,8 @@ def test_a_program_that_does_not_compile_costs_nothing(train, tmp_path, done):
 def test_a_second_signal_leaves_the_block_that_was_paid_for(train, tmp_path, monkeypatch):
     """The arrays of the state before it are gone, so there was no checkpoint at all."""
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "append_digests", fails_after(
-            loop.append_digests, 1, KeyboardInterrupt()))
+        patch.setattr(noise_digests, "append", fails_after(
+            noise_digests.append, 1, KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             train()
     assert saved(tmp_path) == [2] and account(tmp_path).steps == 2

@@ -183,7 +183,7 @@ def test_clients_of_any_sizes_sampled_by_chance(tmp_path):
                 "epsilon": 20.0}
     assert expected.items() <= said.items() and "records" not in said
     assert release.config.clients == 4 and said["events"][0]["rate"] == pytest.approx(0.5)
-    assert release.sample(4)[0].shape == (4, 8, 8, 1)
+    assert release.arrays(4)[0].shape == (4, 8, 8, 1)
 
 
 @pytest.mark.long
@@ -193,7 +193,7 @@ def test_tables_and_a_data_set_without_clients(tmp_path):
     assert release.config.clients == UNITS and release.privacy["unit"] == "record"
     assert release.privacy["simulated_clients"] == UNITS and release.privacy["records"] == 40
     assert f"{UNITS} simulated clients: " in release.privacy["data_notes"][-1]
-    assert release.sample(3)[0].shape == (3, 4)
+    assert release.arrays(3)[0].shape == (3, 4)
     data = from_arrays(*small_datalens.images(60), 3)
     assert planning.federated(data, CONFIG, 7)[1].clients == 7
 

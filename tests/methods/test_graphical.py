@@ -17,11 +17,11 @@ import pytest
 import seeded
 from test_marginals_method import CONFIG, SPEC, N, counts, verbs
 
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError, Wanted
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import table_models, table_tree
-from dpgen_jax.methods.shared.table_plan import Grid, Wanted
-from dpgen_jax.release import without_jax
+from dpgen_jax.methods.shared.table_plan import Grid
+from dpgen_jax.release import standalone
 
 needs_mbi = pytest.mark.skipif(importlib.util.find_spec("mbi") is None,
                                reason='pip install "dpgen_jax[graphical]"')
@@ -178,7 +178,7 @@ def test_its_release_is_conditioned_and_exported(beyond):
         codes = np.concatenate([x for x, _ in sampler])
         assert (codes[:, 0] >= 60).all() and sampler.tries <= 1000
         assert any("exact, by the model" in line for line in sampler.report())
-        assert without_jax.generator(release).program
+        assert standalone.generator(release).arrays
 
 
 def chained(n, seed=0):

@@ -13,11 +13,11 @@ import numpy as np
 import people_table
 import pytest
 
-from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserError
+from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserError, Wanted
 from dpgen_jax.data.table import transform
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import table_tree
-from dpgen_jax.methods.shared.table_plan import Grid, Wanted
+from dpgen_jax.methods.shared.table_plan import Grid
 
 N, SPEC = 3000, people_table.THREE
 CONFIG = marginals.Config(records=N, sigma=0.05, cells=40, bins=6, groups=4, steps=4)

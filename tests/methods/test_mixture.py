@@ -122,7 +122,7 @@ def test_sums_do_not_depend_on_chunks_and_devices(tmp_path, phase):
     rng = np.random.default_rng(3)
     x, y = rng.integers(0, 256, (N, 4, 4, 1), dtype=np.uint8), rng.integers(0, 2, N)
     layouts = [WHERE, small_datalens.layout(5, 2, units=N),
-               small_datalens.layout(1, 2, "pmap", units=N)]
+               small_datalens.layout(2, 2, units=N)]
     first, *others = [released(tmp_path / str(i), phase, x, y, where)
                       for i, where in enumerate(layouts[:3 if phase == "cells" else 2])]
     assert first.any() and all(np.array_equal(first, other) for other in others)
@@ -140,9 +140,6 @@ def test_every_phase_costs_the_same_and_the_last_goes_on():
     assert len({phase.mechanism.events(1) for phase in asks.phases} | events) == 1
     kinds = [asks.phases.index(asks.at(step)[0]) for step in range(9)]
     assert kinds == [0, 1, 2] + [3] * 3 + [6] * 3  # five of cells less two
-    with pytest.raises(ValueError, match="phases"):
-        dearer = mixture.build(dataclasses.replace(CONFIG, sigma=0.5), SPEC)
-        dataclasses.replace(built, phases=(built.phases[0], dearer.phases[1]))
 
 
 # The generator.

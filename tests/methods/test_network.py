@@ -12,11 +12,11 @@ from test_graphical import chained
 from test_marginals_method import CONFIG, SPEC, N, counts, states, verbs
 from test_marginals_rare import records as with_rare
 
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError, Wanted
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import table_models
 from dpgen_jax.methods.shared.table_models import Facts
-from dpgen_jax.methods.shared.table_plan import Grid, Wanted
+from dpgen_jax.methods.shared.table_plan import Grid
 from dpgen_jax.methods.shared.table_tree import Fit
 
 D, C, K, G, B = 3, 2, 4, 2, 3

@@ -22,6 +22,7 @@ from dpgen_jax.aggregation.noise import DiscreteLaplace, RoundedGaussian
 from dpgen_jax.aggregation.teacher_votes import Majority
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.run_folder import RunFolder, read_json, write_json
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import pategan
@@ -89,7 +90,7 @@ def finished(root, votes, config=CONFIG, lost=0):
             book.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(statement(
             Facts(method="pategan", preset=None, steps=STEPS, noise_source="os-entropy"),
-            book, mechanism.relation, Protected("record", {"records": 9}))))
+            book, mechanism.relation, Protected(ProtectedUnit(), {"records": 9}))))
     return root
 
 

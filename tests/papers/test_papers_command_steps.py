@@ -40,7 +40,7 @@ def test_the_federated_presets_run_on_clients_of_36_classes(name, tmp_path):
     assert request.config.n_clients == WRITERS and request.config.sigma == case.noise
     assert case.preset == "femnist-published" and request.config.steps == 2
     release = federated.trained(request, part)
-    x, y = release.sample(72)
+    x, y = release.arrays(72)
     assert x.shape == (72, 28, 28, 1) and set(y) == set(range(36))
     assert release.privacy["guarantee"].startswith("none") and release.privacy["steps"] == 2
 
@@ -56,4 +56,4 @@ def test_the_credit_presets_run_on_kaggle_s_layout(name, tmp_path, monkeypatch):
     args = table_presets.arguments()
     release, _ = table_presets.train(args, table_presets.loaded(args))
     assert release.privacy["preset"] == args.preset and release.privacy["steps"] == 2
-    assert release.spec.shape == (29,) and len(release.frame(5)) == 5
+    assert release.spec.shape == (29,) and len(release.sample(5)) == 5

@@ -70,6 +70,6 @@ def test_every_preset_runs_two_steps_on_data_in_the_official_layout(work, specs,
     dataset = toy_rows.loaded(work, specs)
     assert dataset.spec == presets.get(work.method, work.preset)[1].spec
     release = toy_rows.trained(work, dataset, tmp_path / "run")
-    x, y = release.sample(dataset.spec.classes, seed=0)
+    x, y = release.arrays(dataset.spec.classes, seed=0)
     assert x.shape == (dataset.spec.classes, *dataset.spec.shape)
     assert release.privacy["steps"] == toy_rows.small(work.base()[0]).steps

@@ -67,7 +67,7 @@ def visits_of_a_rotation_rounded_down(self: RoundRobin, rounds: int) -> int:
 
 @in_place_of(loop, "_run_block", "ledger in a crash")
 def charge_after_the_draw(job: loop.Job, block: Any, records: Any, state: loop.State, n: int,
-                          hooks: loop.Hooks) -> loop.State:
+                          listener: loop.Listener) -> loop.State:
     """Noise is drawn first, and charged when the block is done."""
     mechanism, ledger = job.method.mechanism, job.ledger
     first = ledger.steps_charged

@@ -18,7 +18,7 @@ from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import kept_votes, records
-from dpgen_jax.run import checkpoint, side_releases
+from dpgen_jax.run import resume, side_releases
 from planted import toy
 
 STEPS, TEACHERS = 4, 40
@@ -38,11 +38,12 @@ def written(root: Path) -> None:
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
         "spec": toy.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
         "seed": None, "data_notes": (), "not_covered": (), "simulated": ""})
-    files = checkpoint.create(root, public)
+    files = resume.create(root, public)
     sealed = records.seal(*toy.neighbours()[0], toy.SPEC)
-    checkpoint.run_identity(files, sealed, lambda key: toy.dealt(), False, None)
+    origin = resume.Origin(files)
+    resume.partition(origin, sealed, lambda key: toy.dealt(), None)
     mechanism, rng = gpate.mechanism(CONFIG, toy.SPEC), np.random.default_rng(0)
-    with checkpoint.open_run_ledger(files, mechanism, public, False) as ledger, \
+    with resume.open_ledger(origin, mechanism, public) as ledger, \
             run_folder.MetricsWriter(files.metrics) as rows:
         counted = side_releases.Counted(sealed, toy.SPEC)
         side_releases.class_counts(files, ledger, counted, BUDGET.class_epsilon, OsBits(),

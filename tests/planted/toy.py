@@ -156,10 +156,10 @@ def owner(units: int = UNITS) -> int:
     return int(np.argwhere(dealt(units).index == CANARY)[0][0])
 
 
-def layout(chunk: int = 2, devices: int = 1, parallel: Any = "shard_map", units: int = UNITS,
+def layout(chunk: int = 2, devices: int = 1, units: int = UNITS,
            n_cohorts: int = 1) -> teachers.Layout:
     """A layout of the units."""
-    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel, n_cohorts)
+    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), n_cohorts)
 
 
 def placed(data: Data, where: teachers.Layout, deal: records.Partition | None = None
@@ -175,8 +175,6 @@ def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units
     def one(array: Any) -> Array:
         array = np.concatenate([array, np.zeros((where.padded - len(array), *array.shape[1:]),
                                                 array.dtype)])
-        if where.parallel == "pmap":
-            array = array.reshape(len(where.devices), -1, *array.shape[1:])
         return jax.device_put(array, where.by_unit)
 
     ids = np.arange(where.padded, dtype=np.int32)
@@ -221,7 +219,7 @@ def start(where: teachers.Layout, planted: Any = None) -> loop.State:
 
 def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, planted: Any = None,
           bits: BitSource | None = None, steps: int = STEPS, block: Callable = block,
-          deal: records.Partition | None = None, steps_per_call: int = 0, **hooks: Any
+          deal: records.Partition | None = None, steps_per_call: int = 0, **methods: Any
           ) -> tuple[loop.State, Ledger]:
     """The real loop and a real ledger, which is closed.
 
@@ -231,8 +229,10 @@ def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, 
             patch.object(loop, "compile_block", block):
         job = loop.Job(method, where, ledger, SeededBits(0) if bits is None else bits,
                        steps_per_call)
+        listener = loop.Listener()
+        vars(listener).update(methods)  # functions in the place of its methods
         state = loop.train(job, placed(data, where, deal), start(where, planted), steps,
-                           loop.Hooks(**hooks))
+                           listener)
     return state, ledger
 
 

@@ -29,7 +29,7 @@ def test_conditions_on_any_column_are_exact(made, where, counts, least):
     assert wanted.met(x).all() and wanted.classes()[y].all()
     report = next(line for line in sampler.report() if "which makes" in line)
     assert sampler.met >= least * sampler.tries, report
-    every, labels = release.sample(60_000, seed=2)
+    every, labels = release.arrays(60_000, seed=2)
     met = wanted.met(every)
     share = float(report.split("which makes ")[1].split(" %")[0]) / 100
     if "20|90" not in str(where):  # of which the model is told the range

@@ -11,6 +11,7 @@ import small_gswgan
 
 from dpgen_jax import methods
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.data.base import Uncovered
@@ -154,7 +155,7 @@ def test_a_statement_never_says_less_than_its_ledger_holds():
             return ()
 
     stated = statement(Facts(method="m", preset=None, steps=1, noise_source="os-entropy"),
-                       Overdrawn(), "replace-one", Protected("record", {"records": 5}))
+                       Overdrawn(), "replace-one", Protected(ProtectedUnit(), {"records": 5}))
     assert stated["epsilon"] == 3.221 and stated["budget_epsilon"] == 3.0
 
 
@@ -180,7 +181,7 @@ class TestSimulatedClients:
     def test_records_are_dealt_by_the_secret_key(self):
         who, first, _ = self.dealt(*runs.images())
         _, other, _ = self.dealt(*runs.images(), key=bytes(31) + b"1")
-        assert who.unit == "record"
+        assert who.unit.kind == "record"
         assert who.counts == {"records": 60, "simulated_clients": 4}
         assert not np.array_equal(first.index, other.index)
 

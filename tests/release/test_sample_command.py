@@ -1,12 +1,15 @@
 """`sample` and `Release.sample` with conditions, on a table whose weights are random."""
 
 import csv
+import dataclasses
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 from people_table import SPEC
-from seeded import CASES
+from seeded import CASES, dataset
 from untrained import release
 
 from dpgen_jax import sample
@@ -41,8 +44,35 @@ def test_conditions_in_python_and_on_the_command_line_draw_the_same(table, folde
     assert said.endswith(f"\n700 synthetic records: {out}\n")
 
 
+def test_what_came_as_a_table_is_drawn_as_a_frame_and_images_as_arrays(table):
+    pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
+    frame = table.sample(40, ["yes"], seed=3, where="age>=10")
+    assert frame.columns.tolist() == ["age", "sex", "pay", "mark", "ill"]
+    assert frame.dtypes.astype(str).tolist() == [
+        "int64", "category", "float64", "category", "category"]
+    assert set(frame["ill"]) == {"yes"} and frame["age"].min() >= 10
+    codes, labels = table.arrays(40, ["yes"], seed=3, where="age>=10")
+    np.testing.assert_array_equal(frame["age"], codes[:, 0])
+    np.testing.assert_array_equal(frame["ill"].cat.codes, labels)
+    pd.testing.assert_frame_equal(table.frame(40, 3, ["yes"], "age>=10"), frame)
+    images = release("datalens", dataset("images").spec, **CASES["datalens images"].fields)
+    drawn, expected = images.sample(5, seed=1), images.arrays(5, seed=1)
+    assert drawn[0].dtype == np.uint8 and drawn[0].shape == (5, *images.spec.shape)
+    for ours, theirs in zip(drawn, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(UserError, match="makes images, which are no table; use sample"):
+        images.frame(5)
+
+
+@pytest.mark.parametrize(("counts", "shares"), [
+    ((30, 70), [0.3, 0.7]), ((-20, 99), [0.01, 0.99]), ((-5, -1), [0.5, 0.5])])
+def test_no_class_is_lost_to_the_noise_of_its_count(table, counts, shares):
+    made = dataclasses.replace(table, class_counts=counts)
+    np.testing.assert_allclose(made.class_shares, shares)
+
+
 def test_blocks_are_the_records_of_one_draw(table):
-    x, y = table.sample(1203, seed=4)
+    x, y = table.arrays(1203, seed=4)
     blocks = list(table.stream(1203, seed=4))
     assert [len(labels) for _, labels in blocks] == [500, 500, 203]
     np.testing.assert_array_equal(np.concatenate([rows for rows, _ in blocks]), x)
@@ -73,12 +103,12 @@ def test_what_cannot_be_met_writes_nothing(folder, call, tmp_path, words, messag
 
 
 def test_labels_by_name_and_what_is_no_label(table):
-    assert table.sample(3, "yes")[1].tolist() == [1, 1, 1]
-    assert table.sample(3, [0, 1])[1].tolist() == [0, 1, 0]
+    assert table.arrays(3, "yes")[1].tolist() == [1, 1, 1]
+    assert table.arrays(3, [0, 1])[1].tolist() == [0, 1, 0]
     for labels, message in (("maybe", "'maybe' is not one of no, yes"), (1.5, "labels are float64"),
                             (2, "label 2 is not in 0..1")):
         with pytest.raises(UserError, match=message):
-            table.sample(3, labels)
+            table.arrays(3, labels)
 
 
 def test_parquet_reads_back_as_it_was_written(table, folder, call, tmp_path):
@@ -87,3 +117,20 @@ def test_parquet_reads_back_as_it_was_written(table, folder, call, tmp_path):
     code, _, err = call(sample, folder, "--n", 30, "--seed", 5, "--out", tmp_path / "x.parquet")
     assert (code, err) == (0, "")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "x.parquet"), table.frame(30, seed=5))
+
+
+@pytest.mark.slow
+def test_drawing_loads_no_reader_and_nothing_of_a_run(folder, tmp_path):
+    """Whoever gets a release needs nothing that reads, trains, federates or audits."""
+    code = f"""import sys
+from dpgen_jax import sample
+sample.command([{str(folder)!r}, "--n", "3", "--out", {str(tmp_path / "x.csv")!r}])
+print(*(name for name in sys.modules if name.startswith("dpgen_jax.")))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.removeprefix("dpgen_jax.") for name in done.stdout.splitlines()[-1].split()}
+    assert "release.bundle" in loaded
+    assert not {name for name in loaded
+                if name.split(".")[0] in {"run", "federated", "audit", "private", "evaluation"}}
+    assert {name for name in loaded if name.startswith("data")} <= {
+        "data", "data.table", "data.table.columns", "data.table.constraints",
+        "data.table.transform"}

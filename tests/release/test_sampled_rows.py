@@ -9,7 +9,7 @@ from people_table import SPEC, THREE
 
 from dpgen_jax.core.types import Column, Identifier, ImageSpec, UserError
 from dpgen_jax.data.table.constraints import Finished
-from dpgen_jax.release import export, sampling
+from dpgen_jax.release import files, sampling
 from dpgen_jax.release.sampling import CHUNK, Sampler, Source
 
 NAN = float("nan")
@@ -57,10 +57,10 @@ def test_a_boolean_is_named_in_small_or_capital_letters(where):
 
 def test_too_many_rows_for_a_pattern_are_refused_before_any_is_drawn(tmp_path):
     spec = dataclasses.replace(SPEC, identifiers=(Identifier("case", "P-#", 0),))
-    export.opener(tmp_path / "a.csv", spec, 10)
-    export.opener(tmp_path / "a.npz", spec, 11)  # which holds no identifiers
+    files.opener(tmp_path / "a.csv", spec, 10)
+    files.opener(tmp_path / "a.npz", spec, 11)  # which holds no identifiers
     with pytest.raises(UserError, match="'P-#' has 10 identifiers, and 11 are needed"):
-        export.opener(tmp_path / "a.csv", spec, 11)
+        files.opener(tmp_path / "a.csv", spec, 11)
 
 
 @pytest.mark.parametrize("where", ["case=P-1", {"case": "P-1"}])

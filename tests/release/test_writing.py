@@ -9,7 +9,7 @@ from people_table import SPEC, table
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data.table import transform
-from dpgen_jax.release import export, files
+from dpgen_jax.release import files
 
 IMAGES = ImageSpec(4, 4, 1, 2)
 
@@ -25,7 +25,7 @@ def pictures(n):
 
 
 def write(out, spec, n, *rest):
-    files.write(out, export.opener(out, spec, n), spec, n, *rest)
+    files.write(out, files.opener(out, spec, n), spec, n, *rest)
 
 
 def blocks(x, y, size=7):
@@ -36,7 +36,7 @@ def blocks(x, y, size=7):
 def test_parquet_has_the_types_of_the_schema(tmp_path, monkeypatch):
     pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
     parquet = pytest.importorskip("pyarrow.parquet", reason="an extra")
-    monkeypatch.setattr(export, "GROUP_CELLS", 100)  # rows of 20
+    monkeypatch.setattr(files, "GROUP_CELLS", 100)  # rows of 20
     monkeypatch.setattr(files, "JUDGED", 7)  # before the first of them is written
     x, y = rows(50)
     write(tmp_path / "x.parquet", SPEC, 50, blocks(x, y))
@@ -95,12 +95,12 @@ def test_a_file_that_will_not_fit_is_refused_early(tmp_path, monkeypatch):
 
 def test_more_images_than_a_grid_holds_are_refused(tmp_path):
     with pytest.raises(UserError, match="10,001 images are too many for one grid; ask for 10,000"):
-        export.opener(tmp_path / "x.png", IMAGES, 10_001)
+        files.opener(tmp_path / "x.png", IMAGES, 10_001)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz", ".parquet"])
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(export, "GROUP_CELLS", 5_000)
+    monkeypatch.setattr(files, "GROUP_CELLS", 5_000)
     block = rows(500)
 
     def peak(count):

@@ -66,8 +66,8 @@ def pages():
     pixels = images.samples[0]
     synthetic = {name: page(examples.ALL[name]()) for name in ("images", "bare", "published")}
     synthetic["hostile"] = page(examples.table_report(14, hostile=True))
-    synthetic["compare"] = report_page.compare([(examples.HOSTILE, r.metrics, r.privacy)
-                                                for r in (images, seeded)])
+    synthetic["compare"] = report_page.compare([
+        report_page.Entry(examples.HOSTILE, r.found, r.privacy) for r in (images, seeded)])
     synthetic["neighbours"] = report_page.private_page(
         "x", pixels[:9], pixels[9:18], np.arange(9.0), {}
     )

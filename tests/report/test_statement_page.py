@@ -116,9 +116,16 @@ def test_the_sentence_names_who_and_how_much():
 def test_each_kind_of_release_is_used_as_it_can_be():
     table, images, classifier = (made("valid", *kind)[0].text for kind in (
         (TABLE,), (IMAGES,), (IMAGES, True)))
-    assert "release.frame(1000)" in table and "--out synthetic.csv" in table
+    assert "release.sample(1000)" in table and "--out synthetic.csv" in table
     assert "8 x 8 pixels, colour, of 2 classes: benign" in images and "synthetic.npz" in images
     assert "release.predict(x)" in classifier and "dpgen_jax.sample" not in classifier
+
+
+def test_a_folder_for_numpy_is_offered_only_where_there_can_be_one():
+    offered = {name for name in methods.NAMES if any(
+        "dpgen_jax.export" in line for line in documents.of_release(TABLE, False, name).commands)}
+    assert offered == {"marginals", "mixture", "prototypes"}
+    assert all(hasattr(methods.get(name), "for_numpy") for name in offered)
 
 
 def test_every_method_says_what_to_cite():

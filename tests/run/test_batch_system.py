@@ -47,11 +47,12 @@ def test_a_system_that_does_not_answer_is_a_line(monkeypatch):
         hosts.place_in_batch_system(1)
 
 
-def test_a_jax_that_does_not_tell_is_asked_for_nothing(monkeypatch):
+def test_a_jax_that_does_not_tell_is_a_line(monkeypatch):
     import jax._src.clusters as clusters
 
     monkeypatch.delattr(clusters, "ClusterEnv")
-    assert hosts.place_in_batch_system(1) is None
+    with pytest.raises(UserError, match="does not say which process this is .*ClusterEnv"):
+        hosts.place_in_batch_system(1)
 
 
 def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch):

@@ -133,7 +133,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     # three steps were drawn and thrown away, at least; they stay in the statement
     assert release.privacy["events"][0]["count"] == released.steps
     assert release.privacy["steps"] <= released.steps - 2
-    assert release.privacy["epsilon"] == 10.0 and len(release.sample(3)[0]) == 3
+    assert release.privacy["epsilon"] == 10.0 and len(release.arrays(3)[0]) == 3
     steps = [row["step"] for row in run_folder.read(training.root / "metrics.jsonl")]
     assert steps == list(range(1, release.privacy["steps"] + 1))
     assert training.saved[-1] == steps[-1]
@@ -143,7 +143,7 @@ def no_space(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def orbax_full(*_, **__):
+def other_full(*_, **__):
     raise ValueError("RESOURCE_EXHAUSTED: write failed")
 
 
@@ -151,15 +151,15 @@ TREE = {"a": np.arange(5, dtype=np.float32)}
 
 
 @pytest.mark.parametrize(("name", "fault", "message"), [
-    ("write_json", no_space, "No space left"), ("_checkpointer", no_space, "No space left"),
-    ("_checkpointer", orbax_full, "RESOURCE_EXHAUSTED")])
+    ("write_json", no_space, "No space left"), ("save_file", no_space, "No space left"),
+    ("save_file", other_full, "RESOURCE_EXHAUSTED")])
 def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, fault, message):
     folder = tmp_path / "checkpoints"
     for step in (1, 2):
         checkpoint.save(folder, step, [("part", TREE)], {"n": step}, keep=2)
     before = runs.snapshot(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint if name == "write_json" else checkpoint, name, fault)
+        patch.setattr(checkpoint, name, fault)
         with pytest.raises(UserError, match=rf"checkpoints/3 cannot be written \(.*{message}"):
             checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [1, 2]
@@ -172,7 +172,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
 
 
 class Cancelled(BaseException):
-    """As `asyncio.CancelledError` is, which orbax may raise: no Exception."""
+    """As `asyncio.CancelledError` is: no Exception."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import secrets
+import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from dpgen_jax.aggregation import teacher_votes
 from dpgen_jax.aggregation.noise import OsBits, SeededBits, thresholds
 from dpgen_jax.core.config import digest, to_json
 from dpgen_jax.core.run_folder import MEANING, RunFolder, read_json, write_json
+from dpgen_jax.core.terms import ProtectedUnit
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import kept_votes as private
@@ -29,6 +31,7 @@ from dpgen_jax.release.guarantee import Facts, Protected, statement
 from dpgen_jax.run import costs
 
 pytestmark = pytest.mark.slow
+
 
 DELTA, STEPS, QUERIES, TEACHERS = 1e-5, 12, 6, 300
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=40.0,
@@ -85,7 +88,7 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
             book.reserve(mechanism.events(lost), lost)
         facts = Facts(method=method, preset=None, steps=STEPS, noise_source="os-entropy")
         write_json(files.release / "privacy.json", to_json(statement(
-            facts, book, mechanism.relation, Protected("record", {"records": 9}))))
+            facts, book, mechanism.relation, Protected(ProtectedUnit(), {"records": 9}))))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
 
@@ -335,3 +338,85 @@ def test_the_price_is_known_before_and_costs_nothing(tmp_path, monkeypatch, caps
     assert priced["epsilon_without_it"] == 3.0 < priced["epsilon"] == published["epsilon"]
     with pytest.raises(UserError, match="charged its one sanitised release"):
         publish.command([str(files.root), "--dry-run"])
+
+
+# Runs whose votes cannot be published: nothing is drawn, charged or written.
+
+# Refused, with nothing drawn, charged or written.
+
+def check_refused(files, call, text):
+    before = snapshot(files.root)
+    with pytest.raises(UserError, match=text) as caught:
+        call(files.root)
+    assert "\n" not in str(caught.value) and snapshot(files.root) == before
+
+
+PUBLISHED = pytest.mark.parametrize("call", [costs.publish, costs.publication_price])
+ALL = pytest.mark.parametrize("call", [costs.data_dependent_reading, costs.publish,
+                                       costs.publication_price])
+
+
+@ALL
+@pytest.mark.parametrize("aggregate", ["mean", "sum", "topk"])
+def test_runs_that_released_noisy_sums_are_refused(tmp_path, call, aggregate):
+    config = dataclasses.replace(CONFIG, aggregate=aggregate)
+    check_refused(finished(tmp_path / "run", config), call, "noisy sums .* gpate")
+
+
+@ALL
+def test_runs_of_datalens_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run", small_datalens.CONFIG, method="datalens")
+    check_refused(files, call, "noisy sums .* datalens")
+
+
+@ALL
+def test_runs_without_noise_are_refused(tmp_path, call):
+    config = dataclasses.replace(CONFIG, sigma=0.0)
+    check_refused(finished(tmp_path / "run", config, epsilon=math.inf), call, "without noise")
+
+
+@ALL
+def test_runs_that_kept_no_votes_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run")
+    files.votes.unlink()
+    check_refused(files, call, "kept no votes|the votes of 0 are here")
+
+
+@PUBLISHED
+def test_runs_that_lost_votes_are_not_published(tmp_path, call):
+    check_refused(finished(tmp_path / "run", lost=2), call,
+                  f"{STEPS + 2} steps are charged and the votes of {STEPS}")
+
+
+@PUBLISHED
+def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path, call):
+    config = dataclasses.replace(CONFIG, sigma=20.0, sigma_ratio=4.0, bins=10,
+                                 sanitiser=Sanitiser(25.0, 0.01, 10.0, 12.0, 3.0))
+    files = finished(tmp_path / "run", config, epsilon=9.0)
+    check_refused(files, call, "no sanitised release")
+
+
+@PUBLISHED
+def test_runs_that_promise_nothing_are_not_published(tmp_path, call):
+    """The statement of a seeded run got a finite epsilon beside its stamp `none`."""
+    files = finished(tmp_path / "run")
+    path = files.release / "privacy.json"
+    stated = read_json(path) | {"guarantee": "none: a seed", "epsilon": "inf",
+                                "noise_source": "seeded: no privacy claim"}
+    write_json(path, stated)
+    check_refused(files, call, "promises nothing .'none: a seed'")
+    shown = costs.data_dependent_reading(files.root).record()
+    assert shown["data_independent"]["epsilon"] == math.inf
+    assert costs.of_run(files.root).claimed.epsilon == math.inf
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    check_refused(RunFolder(tmp_path), costs.data_dependent_reading, "is no folder of a run")
+
+
+def test_of_two_copies_one_publishes(tmp_path):
+    """Each would have charged its own ledger for one of two draws."""
+    files = finished(tmp_path / "run")
+    copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
+    costs.publish(copy.root)
+    check_refused(files, costs.publish, "an older state or a copy")

@@ -135,4 +135,4 @@ def test_a_run_that_was_killed_after_the_purchase_goes_on(tmp_path, monkeypatch)
     assert release.privacy["bought_from"] == {"records": N, "held_out": 0}
     counts = [event["count"] for event in release.privacy["events"]
               if event["mechanism"].startswith("survey")]
-    assert counts == [1] * 3 and list(release.frame(5).columns) == list(frame().columns)
+    assert counts == [1] * 3 and list(release.sample(5).columns) == list(frame().columns)

@@ -145,7 +145,7 @@ def test_a_release_is_a_few_public_lines(spec, monkeypatch):
     made = release(spec)
     monkeypatch.setattr(Release, "classifies", False)
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(Release, "sample", lambda self, n, labels=None, seed=None: (
+    monkeypatch.setattr(Release, "arrays", lambda self, n, labels=None, seed=None: (
         (rng.integers(0, 255, (n, 8, 8, 1), np.uint8) if isinstance(spec, ImageSpec)
          else rng.random((n, 1))), np.arange(n) % 2))
     text = repr(made)

@@ -1,7 +1,5 @@
 """The end of a run on a disk that is full."""
 
-import asyncio
-import gc
 import re
 import shutil
 import subprocess
@@ -59,7 +57,7 @@ def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
             with pytest.raises(UserError, match="cannot be written .No space left on device"):
                 run(disk / "run")
     err = capfd.readouterr().err
-    assert "Traceback" not in err and "orbax" not in err
+    assert "Traceback" not in err
     (disk / "other").unlink()
     charged = totals(disk / "run").steps
     run(disk / "run", resume=True)
@@ -81,20 +79,9 @@ for step in range(5):
 
 
 def test_a_failed_checkpoint_is_one_line(disk):
-    """Orbax prints a traceback for each array that it could not write."""
     done = subprocess.run([sys.executable, "-c", SAVES, str(disk / "checkpoints")], check=True,
                           capture_output=True, text=True)
     assert done.stderr == "" and len(done.stdout.splitlines()) == 5
     assert all("cannot be written (No space left on device)" in line
                for line in done.stdout.splitlines())
     assert not checkpoint.steps(disk / "checkpoints")
-
-
-@pytest.mark.parametrize(("file", "logged"), [("0/part.orbax-checkpoint-tmp/d/1", 0), ("other", 1)])
-def test_a_write_that_fails_after_another_is_not_logged(caplog, file, logged):
-    """When two arrays find no room, orbax raises the one error, and nobody asks for the other."""
-    loop = asyncio.new_event_loop()
-    loop.create_future().set_exception(OSError(f"{file}: No space left on device"))
-    gc.collect()
-    loop.close()
-    assert len([record for record in caplog.records if record.name == "asyncio"]) == logged

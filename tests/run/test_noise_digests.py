@@ -12,8 +12,9 @@ from dpgen_jax.aggregation.mechanism import LocalMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian, SeededBits
 from dpgen_jax.aggregation.schedule import FixedSizeSampling, PoissonSampling, RoundRobin
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import loop
-from dpgen_jax.run.loop import Remembered, secret_bits, twice
+from dpgen_jax.run import loop, noise_digests
+from dpgen_jax.run.loop import secret_bits
+from dpgen_jax.run.noise_digests import Remembered, twice
 
 KEY = b"k" * 32
 RNG = np.random.default_rng(0)
@@ -28,53 +29,53 @@ BITS = numbers(6, 5)
 
 def test_rounds_are_read_back_and_a_repeat_is_found(tmp_path):
     path = tmp_path / "digests"
-    loop.append_digests(path, KEY, 0, [BITS[:4]])
-    loop.append_digests(path, KEY, 4, [np.stack([BITS[4], BITS[1]])])
-    rows = loop.read_digests(path)
+    noise_digests.append(path, KEY, 0, [BITS[:4]])
+    noise_digests.append(path, KEY, 4, [np.stack([BITS[4], BITS[1]])])
+    rows = noise_digests.read(path)
     assert [row.number for row in rows] == [0, 1, 2, 3, 4, 5]
-    assert loop.repeated_digests(rows) == [(1, 5)] and all(row.twice == 0 for row in rows)
+    assert noise_digests.repeated(rows) == [(1, 5)] and all(row.twice == 0 for row in rows)
     assert path.stat().st_mode & 0o77 == 0
 
 
 def test_bits_of_samples_that_come_again_are_found_though_the_noise_is_fresh(tmp_path):
     path, samples = tmp_path / "digests", RNG.integers(2**32, size=(3, 40), dtype=np.uint32)
     samples[2] = samples[0]
-    loop.append_digests(path, KEY, 7, [samples, BITS[:3]])
-    rows = loop.read_digests(path)
+    noise_digests.append(path, KEY, 7, [samples, BITS[:3]])
+    rows = noise_digests.read(path)
     assert [len(row.digests) for row in rows] == [2, 2, 2]
-    assert loop.repeated_digests(rows) == [(7, 9)]
+    assert noise_digests.repeated(rows) == [(7, 9)]
 
 
 def test_without_bits_there_is_nothing_to_keep(tmp_path):
-    loop.append_digests(tmp_path / "digests", KEY, 0, [np.zeros((6, 5, 0), np.uint32)])
+    noise_digests.append(tmp_path / "digests", KEY, 0, [np.zeros((6, 5, 0), np.uint32)])
     assert not (tmp_path / "digests").exists()
 
 
 def test_lines_of_earlier_versions_are_read(tmp_path):
     path = tmp_path / "digests"
-    loop.append_digests(path, KEY, 0, [BITS])
+    noise_digests.append(path, KEY, 0, [BITS])
     path.write_text(path.read_text().replace(" 0\n", "\n"))
-    assert [row.twice for row in loop.read_digests(path)] == [None] * 6
+    assert [row.twice for row in noise_digests.read(path)] == [None] * 6
 
 
 def test_a_digest_says_nothing_without_the_key(tmp_path):
     for name, key in (("a", KEY), ("b", b"l" * 32)):
-        loop.append_digests(tmp_path / name, key, 0, [BITS])
-    a, b = (loop.read_digests(tmp_path / name) for name in "ab")
+        noise_digests.append(tmp_path / name, key, 0, [BITS])
+    a, b = (noise_digests.read(tmp_path / name) for name in "ab")
     assert not {row.digests for row in a} & {row.digests for row in b}
 
 
 def test_a_torn_line_is_left_out_and_a_damaged_one_named(tmp_path):
     path = tmp_path / "digests"
-    loop.append_digests(path, KEY, 0, [BITS])
+    noise_digests.append(path, KEY, 0, [BITS])
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
-    assert len(loop.read_digests(path)) == 5
-    loop.append_digests(path, KEY, 6, [BITS])
-    assert [line.number for line in loop.read_digests(path)] == [*range(5), *range(6, 12)]
+    assert len(noise_digests.read(path)) == 5
+    noise_digests.append(path, KEY, 6, [BITS])
+    assert [line.number for line in noise_digests.read(path)] == [*range(5), *range(6, 12)]
     path.write_bytes(whole.replace(b"\n2 ", b"\n2x"))
     with pytest.raises(UserError, match="line 3"):
-        loop.read_digests(path)
+        noise_digests.read(path)
 
 
 def repeated_row(bits):
@@ -169,9 +170,9 @@ def test_a_run_that_draws_the_same_bits_again_is_caught(tmp_path):
         adversary.train(
             tmp_path / name, adversary.build(), adversary.neighbours()[0], adversary.layout(),
             bits=bits, steps=4, steps_per_call=2,
-            on_bits=lambda first, secret, path=path: loop.append_digests(path, KEY, first, secret))
-        rows = loop.read_digests(path)
-        assert len(rows) == 4 and len(loop.repeated_digests(rows)) == repeats
+            on_bits=lambda first, secret, path=path: noise_digests.append(path, KEY, first, secret))
+        rows = noise_digests.read(path)
+        assert len(rows) == 4 and len(noise_digests.repeated(rows)) == repeats
         assert all(bool(row.twice) == inside for row in rows)
 
 

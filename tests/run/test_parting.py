@@ -193,7 +193,7 @@ def test_a_process_with_places_but_no_unit_writes_no_block():
 @pytest.mark.parametrize("written", [True, False])
 def test_without_a_checkpoint_a_run_that_is_stopped_leaves_a_release(monkeypatch, written):
     training = types.SimpleNamespace(
-        stop=types.SimpleNamespace(signal=stages.signal.SIGTERM, exit_code=143),
+        stopping=types.SimpleNamespace(signal=stages.signal.SIGTERM, exit_code=143),
         runtime=types.SimpleNamespace(on_term="checkpoint"), keep=lambda state: None,
         files=RunFolder(Path("nowhere")))
     monkeypatch.setattr(checkpoint, "steps", lambda folder: [5] * written)

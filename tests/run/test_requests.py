@@ -8,7 +8,7 @@ import pytest
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base
-from dpgen_jax.run import checkpoint
+from dpgen_jax.run import resume
 
 MANY = ",".join(f"class-{i:03d}" for i in range(100))
 
@@ -47,20 +47,20 @@ def test_a_hundred_names_are_a_hundred_classes():
 def test_a_default_that_has_changed_is_typed_in_the_advice(now, advice, tmp_path):
     """As `norm` of `mixture` did: --resume alone would take the new one, and be refused again."""
     before = {"method": "mixture", "config": {"norm": 0.6, "noise_share": 2}, "typed": ["mixture"]}
-    checkpoint.create(tmp_path / "run", before)
+    resume.create(tmp_path / "run", before)
     with pytest.raises(UserError, match="config.norm was 0.6, now None") as refusal:
-        checkpoint.reopen(tmp_path / "run", before | now)
+        resume.reopen(tmp_path / "run", before | now)
     assert advice.format(tmp_path / "run") in str(refusal.value)
 
 
 def test_what_was_not_covered_stays_so_on_a_resume(tmp_path):
     """Else a generator that private records chose would be stamped as if they had not."""
     before = {"method": "mixture", "not_covered": ["what --public-dataset tells"], "typed": ["x"]}
-    checkpoint.create(tmp_path / "run", before)
-    checkpoint.reopen(tmp_path / "run", before)
+    resume.create(tmp_path / "run", before)
+    resume.reopen(tmp_path / "run", before)
     with pytest.raises(UserError, match="not_covered was .*, now \\[\\]"):
-        checkpoint.reopen(tmp_path / "run", before | {"not_covered": []})
-    checkpoint.create(tmp_path / "older", {"method": "mixture"})
-    checkpoint.reopen(tmp_path / "older", {"method": "mixture", "not_covered": []})
+        resume.reopen(tmp_path / "run", before | {"not_covered": []})
+    resume.create(tmp_path / "older", {"method": "mixture"})
+    resume.reopen(tmp_path / "older", {"method": "mixture", "not_covered": []})
     with pytest.raises(UserError, match="not_covered was"):
-        checkpoint.reopen(tmp_path / "older", before)
+        resume.reopen(tmp_path / "older", before)

@@ -17,7 +17,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.run import checkpoint, lifecycle
+from dpgen_jax.run import checkpoint, lifecycle, resume
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 DONE, STEPS = 3, runs.CONFIG.steps
@@ -94,14 +94,14 @@ def restored(root, step, where=None):
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
     method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
     with books.Ledger.open(root / "ledger.jsonl") as book:
-        checkpoint._require_line(runs.files(root), book, step)
+        resume._require_line(runs.files(root), book, step)
     state = checkpoint.restore_state(runs.files(root).checkpoints, method, where, step)
     assert state.step == step
     return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4, "parallel": "pmap"}], ids=str)
+@pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4}], ids=str)
 def test_speed_may_change(broken, runtime):
     new = dataclasses.replace(runs.RUNTIME, **runtime)
     release, _ = runs.train(broken, resume=True, runtime=new)
@@ -232,7 +232,7 @@ def test_nothing_left_to_spend_is_said(tmp_path, monkeypatch):
 
 def test_cut_before_the_ledger_it_starts_afresh(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "open_run_ledger", lambda *_: cut())
+        patch.setattr(resume, "open_ledger", lambda *_: cut())
         with pytest.raises(Cut):
             runs.train(tmp_path / "run", steps=1)
     release, _ = runs.train(tmp_path / "run", steps=1, resume=True)
@@ -245,7 +245,7 @@ def test_an_interrupt_leaves_a_release(tmp_path, monkeypatch, capsys):
     assert "stopped at step 2 of 6: you interrupted it" in said
     assert "stopping after this step" in capsys.readouterr().err
     release = lifecycle.load(tmp_path / "run")
-    x, y = release.sample(5)
+    x, y = release.arrays(5)
     assert x.shape == (5, *small_datalens.SPEC.shape) and release.privacy["steps"] == 2
     assert totals(tmp_path / "run").steps == 2
 

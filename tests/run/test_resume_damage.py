@@ -40,10 +40,10 @@ def test_no_damaged_file_of_a_checkpoint_goes_unnoticed(broken, how):
             assert str(folder) in str(error) or "ledger" in str(error)
             refused.add(path.relative_to(folder).parts[0])
         path.write_bytes(before)
-    assert refused == {"note.json", "public", "units-00000"}
+    assert refused == {"note.json", "public.safetensors", "units-00000.safetensors"}
 
 
-@pytest.mark.parametrize("part", ["note.json", "public/manifest.ocdbt"])
+@pytest.mark.parametrize("part", ["note.json", "public.safetensors"])
 def test_a_pipe_in_a_checkpoint_is_damage_and_no_wait_without_end(broken, part):
     path = runs.files(broken).checkpoints / str(DONE) / part
     path.unlink()
@@ -52,7 +52,7 @@ def test_a_pipe_in_a_checkpoint_is_damage_and_no_wait_without_end(broken, part):
         restored(broken, DONE)
 
 
-@pytest.mark.parametrize("part", ["public/manifest.ocdbt", "units-00000/manifest.ocdbt",
+@pytest.mark.parametrize("part", ["public.safetensors", "units-00000.safetensors",
                                   "note.json"])
 def test_after_damage_the_earlier_checkpoint_is_offered(broken, part):
     folder = runs.files(broken).checkpoints

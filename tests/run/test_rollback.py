@@ -14,7 +14,7 @@ from simulated_runs import BUDGET, COUNTS, charged, killed
 from dpgen_jax.core import run_folder
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import checkpoint
+from dpgen_jax.run import checkpoint, resume
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def test_killed_before_there_is_a_config_it_starts_again(world, root):
 def test_a_run_of_a_version_without_a_field_goes_on_with_that_version(root):
     """No flag can say what that version did where there was none."""
     begun = {"config": {"steps": 8}, "seed": None}
-    folder = checkpoint.create(root, begun)
+    folder = resume.create(root, begun)
     before = folder.config.read_bytes()
     with pytest.raises(UserError, match="by another version, without config.classifier; go on with "
                                         "that version, or start a new run") as error:
-        checkpoint.reopen(root, {"config": {"steps": 8, "classifier": 0}, "seed": None})
+        resume.reopen(root, {"config": {"steps": 8, "classifier": 0}, "seed": None})
     assert "--classifier" not in str(error.value) and folder.config.read_bytes() == before
     with pytest.raises(UserError, match="config.steps was 8, now 9"):
-        checkpoint.reopen(root, {"config": {"steps": 9}, "seed": None})
+        resume.reopen(root, {"config": {"steps": 9}, "seed": None})
 
 
 @pytest.mark.parametrize("kept", [0, 1, 50])

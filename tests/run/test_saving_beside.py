@@ -93,7 +93,8 @@ def test_a_crash_while_it_is_written_leaves_the_one_before(tmp_path):
     folder = tmp_path / "all"
     done = subprocess.run([sys.executable, "-c", DIES, str(folder)], check=False, timeout=LIMIT)
     assert done.returncode == -signal.SIGKILL
-    assert (folder / "2.unfinished" / "first").exists() and checkpoint.steps(folder) == [1]
+    assert (folder / "2.unfinished" / "first.safetensors").exists()
+    assert checkpoint.steps(folder) == [1]
     assert small_datalens.equal(checkpoint.restore(folder, 1, "part", TREE), TREE)
     begun(folder, 2).finish()
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
@@ -224,15 +225,15 @@ def test_checkpoints_that_stop_the_training_take_little_of_its_time(
                                      finish=lambda: None)
 
     monkeypatch.setattr(checkpoint, "begin_state", begin)
-    run = training.Training(
-        method=types.SimpleNamespace(post_training=None), files=runs.files(pathlib.Path()),
-        layout=None, ledger=types.SimpleNamespace(epsilon=lambda: 0.0), runtime=runtime,
-        monitor=None, stop=None, notices=Notices(pytest.fail), charged="epsilon", elapsed=clock)
+    job = types.SimpleNamespace(method=types.SimpleNamespace(post_training=None),
+                                ledger=types.SimpleNamespace(epsilon=lambda: 0.0))
+    run = training.Training(job, runs.files(pathlib.Path()), runtime, monitor=None, stopping=None,
+                            notices=Notices(pytest.fail), charged="epsilon", elapsed=clock)
     state = types.SimpleNamespace(done=0, units=(), public=())
-    record = training.Recorder(run, types.SimpleNamespace(advance=lambda *_: None), None, state)
+    run.begin(state, types.SimpleNamespace(advance=lambda *_: None))
     while len(begins) < 4:
         clock.now += 60
-        record(state, {})
+        run.on_block(state, {})
     assert 60 * runtime.checkpoint_minutes < begins[0] <= 60 * (runtime.checkpoint_minutes + 1)
     for end, after in zip(ends, begins[1:], strict=False):
         assert 60 * wait < after - end <= 60 * (wait + 1)  # due after `wait`: at the next block

@@ -103,7 +103,7 @@ def start(tmp_path):
 def kept(root, steps):
     """The run in `root` has a release, and a checkpoint, of so many steps."""
     release = lifecycle.load(root)
-    assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
+    assert release.privacy["steps"] == steps and len(release.arrays(2)[0]) == 2
     assert checkpoint.steps(runs.files(root).checkpoints)[-1] == steps
     assert books.account(books.read(root / "ledger.jsonl")).steps == steps
 

@@ -1,5 +1,6 @@
 """A first step that takes long is not silent, and nothing speaks after it or after a failure."""
 
+import re
 import threading
 import time
 from contextlib import closing
@@ -30,8 +31,7 @@ def written(monkeypatch):
     """The lines that a bar wrote."""
     lines = []
     monkeypatch.setattr(progress, "SILENCE", 0.01)
-    for module in (progress, progress):
-        monkeypatch.setattr(module, "tell", lambda line, *_: lines.append(line))
+    monkeypatch.setattr(progress, "tell", lambda line, *_: lines.append(line))
     return lines
 
 
@@ -57,3 +57,12 @@ def test_a_first_step_that_fails(written, speaks):
 def test_where_nothing_is_to_be_said(written, speaks, bar):
     progress.Bar(**bar)
     assert not speaks() and not written
+
+
+def test_seconds_tick_on_a_terminal_and_nothing_is_estimated(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "TICK", 0.01)
+    waiting = progress.Waiting("step", live=True)
+    ticked = re.compile(r"\rstill at the first step, \d+ s with compiling")
+    assert wait_for(lambda: ticked.search(capsys.readouterr().err))
+    waiting.end()
+    assert "left" not in capsys.readouterr().err

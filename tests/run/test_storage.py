@@ -108,6 +108,6 @@ def test_a_run_copies_its_release_which_is_sampled_from_there(
     release = lifecycle.run(request, runs.dataset(), lines.append)
     assert "copied to memory://shared/release" in lines
     again = load("memory://shared/release")
-    assert np.array_equal(again.sample(9, seed=1)[0], release.sample(9, seed=1)[0])
+    assert np.array_equal(again.arrays(9, seed=1)[0], release.arrays(9, seed=1)[0])
     sample.command(["memory://shared/release", "--n", "5", "--out", str(tmp_path / "five.npz")])
     assert "guarantee: " in capsys.readouterr().out

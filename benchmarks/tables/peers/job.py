@@ -58,11 +58,7 @@ def report(**facts):
 
 
 def coded(frame, columns):
-    """Return rows as integers: `BINS` equal bins of a number, categories, and null the last.
-
-    Returns:
-        The rows [n, columns], and the number of values of each column, by name.
-    """
+    """Return rows as integers, null the last, and the number of values of each column, by name."""
     codes, sizes = {}, {}
     for name, entries in columns.items():
         if "categories" in entries:

@@ -14,7 +14,7 @@ from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import go_on, read_json
-from dpgen_jax.core.terms import Unit, at_most
+from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.federated import server
 from dpgen_jax.release import contents
 from dpgen_jax.release import guarantee as statements
@@ -205,15 +205,16 @@ def _protected(folder: Folder) -> Protected:
     simulated, records = config.get("simulated", ""), config.get("records")
     bought = config.get("bought_from", {})
     if said:
-        return Protected(Unit.SUBJECT, {"subjects": said["subjects"]}, notes, uncovered,
-                         unit_column=said["unit_column"], rows_per_unit=said["rows_per_unit"])
+        unit = ProtectedUnit(Unit.SUBJECT, said["unit_column"], said["rows_per_unit"])
+        return Protected(unit, {"subjects": said["subjects"]}, notes, uncovered)
     if mechanism.unit == Unit.RECORD:
         counts = {"records": int(records or 0)}
-        return Protected(Unit.RECORD, counts, notes, uncovered, simulated, bought_from=bought)
+        return Protected(ProtectedUnit(), counts, notes, uncovered, simulated, bought)
     if records is None:
-        return Protected(Unit.CLIENT, {"clients": mechanism.n_units}, notes, uncovered)
-    return Protected(Unit.RECORD, {"records": records, "simulated_clients": mechanism.n_units},
-                     notes, uncovered, simulated, bought_from=bought)
+        return Protected(ProtectedUnit(Unit.CLIENT), {"clients": mechanism.n_units}, notes,
+                         uncovered)
+    counts = {"records": records, "simulated_clients": mechanism.n_units}
+    return Protected(ProtectedUnit(), counts, notes, uncovered, simulated, bought)
 
 
 def sound(folder: Folder, findings: Findings) -> None:

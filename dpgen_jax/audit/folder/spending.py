@@ -29,7 +29,7 @@ from dpgen_jax.data.table import schema
 from dpgen_jax.federated.messages import Terms
 from dpgen_jax.private import kept_votes
 from dpgen_jax.release import contents
-from dpgen_jax.run import checkpoint, loop, monitor, side_releases, undeclared
+from dpgen_jax.run import checkpoint, monitor, noise_digests, side_releases, undeclared
 
 
 def chained(folder: Folder, findings: Findings) -> bool:
@@ -361,12 +361,12 @@ def bits_once(folder: Folder, findings: Findings) -> None:
             findings.unchecked(ONCE, "private/noise_digests.txt is missing, which had their "
                                "digests")
         return
-    if why := attempt(lambda: loop.read_digests(path)):
+    if why := attempt(lambda: noise_digests.read(path)):
         findings.found("private/noise_digests.txt", False, why)
         return
-    rows = loop.read_digests(path)
+    rows = noise_digests.read(path)
     charged = folder.later().book.account.steps
-    again, last = loop.repeated_digests(rows), max((row.number for row in rows), default=-1)
+    again, last = noise_digests.repeated(rows), max((row.number for row in rows), default=-1)
     inside = [row for row in rows if row.twice]
     wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
         f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "

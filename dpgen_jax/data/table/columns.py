@@ -20,10 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError, Written
-from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.table import transform
 
 MARKS = ("unit", "decimal_mark", "thousands")

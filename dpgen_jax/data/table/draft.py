@@ -290,34 +290,26 @@ def with_durations(names: Iterable[str]) -> TableSpec:
 
 
 def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
-    """Returns the entries of a column; what is not known is read from its cells."""
-    made = _of_cells(name, texts, is_label, known, dtype)
-    return made | _typed(name, made, dtype) if dtype else made
+    """Returns the entries of a column; what is not known is read from its cells.
 
-
-def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
-    """Returns these entries without the type."""
+    With the type in which it came, it comes out in that type.
+    """
+    is_whole = columns.is_whole_type(dtype)
     if "categories" in known:
         null = "true" if any(text in NULLS for text in texts) else "false"
-        return {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
-    read = drafted_entries(name, texts, is_label, dtype)
-    if read["kind"] == "continuous" and columns.is_whole_type(dtype):
-        return read | known | {"kind": "continuous"}  # of a range too large for an integer
-    made = read | known
-    if "kind" in known and "decimals" not in known:
-        made.pop("decimals", None)  # of texts that were made of numbers
-    return made
-
-
-def _typed(name: str, made: Json, dtype: str) -> Json:
-    """Returns the entries by which a column comes out in the type in which it came in."""
+        made = {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
+    else:
+        read = drafted_entries(name, texts, is_label, dtype)
+        made = read | known
+        if read["kind"] == "continuous" and is_whole:  # of a range too large for an integer
+            made["kind"] = "continuous"
+        elif "kind" in known and "decimals" not in known:
+            made.pop("decimals", None)  # of texts that were made of numbers
     if made["kind"] == IDENTIFIER:
-        return {"dtype": dtype} if dtype == "string" else {}
-    more = {}
-    if made["kind"] == "continuous" and columns.is_whole_type(dtype):
-        more = {"decimals": "0"}  # whole numbers of a range too large for an integer
-    declared = columns.declared_type(column(name, made | more), dtype)
-    return more | {"dtype": declared} if declared else {}
+        return made | ({"dtype": dtype} if dtype == "string" else {})
+    more = {"decimals": "0"} if made["kind"] == "continuous" and is_whole else {}
+    declared = dtype and columns.declared_type(column(name, made | more), dtype)
+    return made | more | {"dtype": declared} if declared else made
 
 
 def render(document: Json, source: str, remark: str = "") -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,97 +17,12 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import constraints, draft, tables, transform
-from dpgen_jax.data.table.columns import (
-    PLAIN,
-    TEXTS,
-    TICKS,
-    WHOLE,
-    WITHOUT_NULLS,
-    default_type,
-    numbers_of,
-    type_choices,
-)
+from dpgen_jax.data.table import draft, tables, transform
 from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
 from dpgen_jax.data.table.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def series(column: Column, codes: np.ndarray) -> Any:
-    """Returns the codes of a column as what pandas makes a column of.
-
-    Args:
-        column: The column.
-        codes: float64 [n]; NaN is null.
-    """
-    import pandas as pd
-
-    dtype, null = column.dtype or default_type(column), np.isnan(codes)
-    if dtype.startswith("category"):
-        return pd.Categorical.from_codes(
-            np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
-            ordered=column.kind == "ordinal" and column.written != "codes")
-    if dtype in TEXTS:
-        return strings([text or None for text in transform.texts(column, codes)], dtype)
-    if dtype in ("date", "time"):
-        return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
-            null, _python_moments(column, codes), strict=True)], dtype=object)
-    if dtype.startswith(("datetime64", "timedelta64")):
-        return pd.Series(_ticks(column, codes, dtype)).mask(null)
-    made = pd.Series(_values(column, codes, PLAIN.get(dtype, dtype)))
-    return made.astype(dtype).mask(null) if dtype in PLAIN else made
-
-
-def strings(texts: Sequence[str | None], dtype: str) -> Any:
-    """Returns texts as what pandas makes a column of.
-
-    Args:
-        texts: The texts; None is null.
-        dtype: `str`, `string`, or a whole number that the texts are written as.
-    """
-    import pandas as pd
-
-    if dtype in WHOLE:
-        return np.array([int(text or 0) for text in texts], dtype)
-    plain = pd.Series(["a"]).dtype  # object of pandas 2, and str of pandas 3
-    return pd.Series(texts, dtype="string" if dtype == "string" else plain)
-
-
-def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns numbers or truth values; of a null that the type lacks, any."""
-    null = np.isnan(codes)
-    whole = dtype in WITHOUT_NULLS
-    if column.categories:
-        made = type_choices(column, dtype)[np.where(null, 0, codes).astype(np.int64)]
-        return made if whole else np.where(null, np.nan, made).astype(dtype)
-    if whole:
-        return np.rint(np.where(null, 0, codes)).astype(dtype)
-    exact = transform.rounded(column, codes) if column.kind == "continuous" else codes
-    made = exact.astype(dtype)
-    # A number is rounded to the next of its type, which lies within the bounds.
-    found = made.astype(np.float64)
-    above, below = (found > column.high) & (exact <= column.high), (found < column.low) & (
-        exact >= column.low)
-    return np.where(above, np.nextafter(made, made.dtype.type(-np.inf)), np.where(
-        below, np.nextafter(made, made.dtype.type(np.inf)), made))
-
-
-def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns dates, times and durations in the parts of a second of their type."""
-    part = dtype[dtype.index("[") + 1:-1]
-    size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
-    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
-    ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
-    return ticks.astype(dtype)
-
-
-def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
-    """Returns dates, or the times of a day, as moments of Python; null as any."""
-    seconds = np.nan_to_num(codes) * (transform.DAY if column.written == "date" else 1)
-    return [transform.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
-            for second in seconds.tolist()]
 
 
 def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = None) -> Dataset:
@@ -134,11 +48,7 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
 
 
 def content_of_frame(frame: pd.DataFrame) -> str:
-    """Returns a digest of a frame, whatever its schema. It is as private as the rows.
-
-    Args:
-        frame: A frame whose columns each have a name of their own.
-    """
+    """Returns a digest of a frame, whatever its schema. It is as private as the rows."""
     import pandas as pd
 
     digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
@@ -153,16 +63,15 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                    is_draft: bool = False) -> Cells:
     """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
+    A UserError where it is not a frame, or has two columns of one name; where values have lost the
+    difference between them; and, without a schema, for times of a zone.
+
     Args:
         source: Its name, for errors.
         frame: The frame.
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
         first: The number of its first row.
         is_draft: Whether a schema is drafted of it, of which not all columns are known.
-
-    Raises:
-        UserError: It is not a frame, or has two columns of one name; values have lost the
-            difference between them; without a schema, times of a zone.
     """
     names = each_once(source, names_of_frame(frame, source))
     rows = [f"row {first + i}" for i in range(len(frame))]
@@ -221,13 +130,6 @@ def require_one_type(frame: pd.DataFrame, column: str) -> None:
     """Refuses subjects of which some are numbers and some texts: one may be in two of them.
 
     pandas infers types of some rows of a long file at a time.
-
-    Args:
-        frame: The frame.
-        column: The column of the subjects.
-
-    Raises:
-        UserError: They are of several types.
     """
     for i, name in enumerate(frame.columns):
         if str(name).strip() == column and len(set(
@@ -238,44 +140,11 @@ def require_one_type(frame: pd.DataFrame, column: str) -> None:
 
 
 def of_seconds(series: pd.Series) -> bool:
-    """Returns whether all durations of a column are whole seconds, as a schema has them.
-
-    Args:
-        series: A column of pandas' or Python's durations.
-    """
+    """Returns whether all durations of a column, pandas' or Python's, are whole seconds."""
     import pandas as pd
 
     rest = pd.to_timedelta(series.dropna()) % pd.Timedelta(1, "s")
     return bool((rest == pd.Timedelta(0)).all())
-
-
-def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
-    """Makes a pandas frame of codes.
-
-    A column is of the type that its schema declares as `dtype`. Without one numbers are float64
-    and int64 (Int64 if nullable), categories pandas' own, booleans bool (boolean if nullable),
-    dates datetime64, durations timedelta64; texts are times, numbers with a unit, and identifiers.
-    Synthetic rows come from `constraints.finished`.
-
-    Args:
-        spec: The schema.
-        codes: float64 [n, columns].
-        y: Classes int [n].
-        first: How many rows of the table were made before, so that identifiers differ.
-
-    Raises:
-        UserError: pandas is not installed, or a pattern has too few identifiers.
-    """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
-    data: list[tuple[str, Any]] = [(column.name, series(column, values))
-                                   for column, values in constraints.in_order(spec, codes, y)]
-    for identifier in spec.identifiers:
-        data.insert(identifier.position, (identifier.name, strings(
-            constraints.written_identifiers(identifier, first, len(y)), identifier.dtype)))
-    return pd.DataFrame(dict(data))
 
 
 OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timedelta64[us]"}
@@ -360,33 +229,19 @@ ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "strin
 
 
 def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dataset:
-    """Loads a Parquet file. Nulls and NaN are null; dates may be texts in the declared format too.
+    """Loads a Parquet file with exactly the columns of the schema, in any order.
 
-    Args:
-        path_text: The file, with exactly the columns of the schema, in any order.
-        schema: The schema.
-        test_path: The file of the held-out part, alike; or None.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: As `tables.csv`, with the row of the file, from 0.
+    Nulls and NaN are null; dates may be texts in the declared format too. The rest is as of
+    `tables.csv`, with the row of the file, from 0, in errors.
     """
     return tables.of_files(path_text, schema, test_path,
                            lambda path: parquet_blocks(path, schema.spec))
 
 
 def read_parquet(path: Path, spec: TableSpec | None = None, is_draft: bool = True) -> Cells:
-    """Reads all cells of a Parquet file into memory.
+    """Reads all cells of a Parquet file into memory, for a draft of its schema.
 
-    Args:
-        path: The file.
-        spec: As of `parquet_blocks`.
-        is_draft: Likewise; by default for a draft of its schema.
-
-    Raises:
-        UserError: As `parquet_blocks`, and for cells that would take more memory than is allowed.
+    A UserError for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
     for part in parquet_blocks(path, spec, is_draft):
@@ -412,9 +267,6 @@ def parquet_types(path: Path) -> dict[str, str]:
     """Returns the types of a Parquet file's columns by name, as `columns` names them.
 
     They are facts of the file, and as private as it is. One that has no such name is left out.
-
-    Args:
-        path: The file, which `read_parquet` reads.
     """
     with _readable(path):
         import pyarrow.parquet
@@ -426,11 +278,7 @@ def parquet_types(path: Path) -> dict[str, str]:
 
 
 def parquet_durations(path: Path) -> list[str]:
-    """Returns the columns of a Parquet file whose values are durations of whole seconds.
-
-    Args:
-        path: The file, which `read_parquet` reads.
-    """
+    """Returns the columns of a Parquet file whose values are durations of whole seconds."""
     with _readable(path):
         import pyarrow.parquet
 
@@ -454,16 +302,7 @@ def _arrow_type(arrow: str) -> str:
 def parquet_blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -> Iterator[Cells]:
     """Yields the cells of a Parquet file, some rows at a time; of one without rows an empty block.
 
-    Args:
-        path: The file.
-        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
-        is_draft: As of `cells_of_frame`.
-
-    Yields:
-        The cells of the next rows.
-
-    Raises:
-        UserError: The file cannot be read, or a package that reads it is missing.
+    The schema and `is_draft` are those of `cells_of_frame`.
     """
     first = 0
     with _readable(path):

@@ -51,9 +51,9 @@ import numpy as np
 import optax
 
 from dpgen_jax.core.errors import option
-from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.core.types import Array, UserError, Wanted
 from dpgen_jax.methods.shared import table_tree
-from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public, Wanted
+from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public
 from dpgen_jax.methods.shared.table_tree import Fit, Model, Structure
 
 LEAST = 3e-4

@@ -25,27 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.aggregation.moments import MOST_COUNT_LEVELS, count_levels
-from dpgen_jax.core.types import Array, Column, TableSpec, UserError
+from dpgen_jax.core.types import Array, Column, TableSpec, UserError, Wanted
 
 APART = 0.5
 """The value of a number that is null or special, as records are encoded."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """The values of a column that meet a condition.
-
-    Attributes:
-        codes: indices of a category, an ordinal or the label; special values of a number; NaN for
-            null.
-        low: the lower end of a range of a number, encoded as `data.table.transform.unit` does it.
-        high: its upper end, which belongs to it; below `low` there is no range. Of whole numbers
-            the ends are the numbers themselves.
-    """
-
-    codes: tuple[float, ...] = ()
-    low: float = 1.0
-    high: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,6 +248,23 @@ def whole_features(spec: TableSpec, rows: Array) -> Array:
         value = (gap + _beyond(low, high, rows[:, at])) / (high.high - high.low)
         rows = _with(rows, high, above, jnp.clip(value, 0, 1))
     return rows
+
+
+def layout(grid: Grid, spec: TableSpec) -> dict[str, np.ndarray]:
+    """Returns what `Grid.rows` and `whole_features` do, as arrays of `release.numpy_samplers`.
+
+    Args:
+        grid: The cells of the learned columns.
+        spec: The schema of whole rows.
+    """
+    column, sort, place, _ = grid._features
+    empty = np.asarray(whole_features(spec, jnp.zeros((1, len(column)))))[0]
+    gaps = [(at, above, _is_whole_learned(low, high), 2 if high.special else high.nullable,
+             np.log1p(_gap(low, high).high), low.low - high.low, low.high - low.low,
+             high.high - high.low) for low, high, at, above in _gaps(spec)]
+    return {"category": grid.category, "inside": grid.inside, "column": column,
+            "is_value": sort == "value", "place": place, "empty": empty, "learned": _places(spec),
+            "gaps": np.array(gaps, np.float64).reshape(-1, 8)}
 
 
 def _gap(low: Column, high: Column) -> Column:

@@ -1,1 +1,0 @@
-"""The code of an exported generator: it needs this folder, NumPy, and no other package."""
