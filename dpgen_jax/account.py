@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 
 from dpgen_jax import methods, presets
-from dpgen_jax.cli import first_word, parser, terminal
+from dpgen_jax.cli import parser, runs, terminal
 from dpgen_jax.cli.terminal import print_record
 from dpgen_jax.core.errors import UserError, worded
 from dpgen_jax.run import costs
@@ -70,7 +70,7 @@ def command(argv: list[str]) -> None:
         BudgetExceeded: A budget that allows no step.
     """
     name, rest = parser.split_method(argv, "datalens")
-    root = first_word.folder_of(name)
+    root = runs.folder_of(name)
     if root is None:
         _print_configuration(name, rest)
     else:

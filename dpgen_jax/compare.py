@@ -65,14 +65,13 @@ def _one(path: Path) -> Entry:
     from dpgen_jax.core import files
     from dpgen_jax.evaluation import assessment
     from dpgen_jax.evaluation.report import Entry
-    from dpgen_jax.release import contents
     from dpgen_jax.release.render import Figure
 
     folder = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
     if folder is None:
         raise UserError(f"{path} holds no evaluation/metrics.json; if it is a run, run "
                         f"{program('evaluate', path)} first")
-    metrics = contents.metrics(folder / "metrics.json")
+    metrics = assessment.load(folder / "metrics.json")
     if metrics["kind"] == "classifier":
         raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "
                         f"in {folder / 'metrics.json'}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dpgen_jax import compare
-from dpgen_jax.cli import old_runs, parser, terminal
+from dpgen_jax.cli import parser, runs, terminal
 from dpgen_jax.core import storage
 from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.errors import UserError, worded
@@ -107,24 +107,21 @@ def with_data_set(args: Evaluate) -> Evaluate:
         UserError: The run does not say.
     """
     from dpgen_jax.release import bundle
-    from dpgen_jax.run import undeclared
+    from dpgen_jax.run import reading
 
     run = args.source
     known = Request()
     config = RunFolder(run).config
     if (run / "release").is_dir() and config.is_file() and (
             {"request", "typed"} & read_json(config).keys()):
-        known = old_runs.request_of(run)
+        known = runs.request_of(run)
     source = known.source or next(
         (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
     if source is None:
         bundle.load(run)  # what is no run or release is called so
         raise UserError(f"{run} does not say which data set it was trained on; name it with "
                         "--dataset")
-    before = Request(data=undeclared.with_answer(known.data, run)).options()
-    options = dataclasses.replace(args.data, **{
-        name: value for name, value in vars(before).items()
-        if getattr(args.data, name) in (None, False)})
+    options = reading.stated_options(run, known, args.data)
     return dataclasses.replace(args, dataset=source, data=options)
 
 
@@ -133,22 +130,14 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
 
     Images without a size of their own come in the size of the release.
     """
-    from dpgen_jax import data
-    from dpgen_jax.core.types import ImageSpec
     from dpgen_jax.run import reading
 
-    place = args.dataset or ""
-    options, kind = args.data, place.partition(":")[0]
-    known = dict(_trained_on(run, "data_options", {})) if run else {}
-    if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
-        known = {"kind": kind, "unit": release.privacy.get("unit_column"),
-                 "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
-    options = reading.as_read(options, known, kind)
-    source = data.SOURCES.get(kind)
-    if (source and not source.sized and options.image_size is None
-            and isinstance(release.spec, ImageSpec)):
-        options = dataclasses.replace(options, image_size=release.spec.height)
-    return data.load(place, **vars(options))
+    source = args.dataset or ""
+    noted = dict(_trained_on(run, "data_options", {})) if run else {}
+    if release.privacy.get("unit") == guarantee.SUBJECT and source.startswith("csv:"):
+        noted = {"kind": "csv", "unit": release.privacy.get("unit_column"),
+                 "rows_per_unit": release.privacy.get("rows_per_unit"), **noted}
+    return reading.load_as_noted(source, args.data, noted, release.spec)
 
 
 def _named(name: str, source: str) -> str:

@@ -38,19 +38,19 @@ def trained(call: train_flags.Call) -> int | None:
         UserError: As `lifecycle.run`.
         BudgetExceeded: Likewise.
     """
-    from dpgen_jax.run import fitting, lifecycle, reading, rehearsal, undeclared
+    from dpgen_jax.run import fitting, lifecycle, reading, undeclared
     from dpgen_jax.run.progress import Notices
 
     found = reading.of_source(call.request, call.dry_run)
     if found.supposed is not None:
-        for line in rehearsal.purchase_lines(found.request, found.remarks, found.supposed):
+        for line in lifecycle.purchase_lines(found.request, found.remarks, found.supposed):
             tell(line)
         return None
     with undeclared.remembered(found.request.out):
         request, dataset = fitting.prepared(found)
         notices = Notices()
         if call.dry_run:
-            for line in (rehearsal.rehearse(request, dataset, notices=notices)
+            for line in (lifecycle.rehearse(request, dataset, notices=notices)
                          if hosts.leads() else ()):
                 tell(line)
             return None

@@ -48,8 +48,8 @@ from dpgen_jax.accountant.events import (
 from dpgen_jax.core.errors import BudgetExceeded, UserError, option
 
 # `gaussian_delta` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60
-# digits). Inflating it by this factor makes every returned epsilon an upper bound, and costs less
-# than 1e-9.
+# digits). Inflating it, or Renyi divergences, by this factor makes every returned epsilon an upper
+# bound, and costs less than 1e-9.
 SAFETY = 1 + 1e-9
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -245,17 +245,12 @@ event is added."""
 
 _LOG_FACTORIAL = gammaln(np.arange(2050) + 1.0)
 _LARGEST_TERM = 128  # terms above are left to Theorem 9, which is valid too: they hardly count
-_SAFETY = 1 + 1e-9  # rounding errors are below this
 
 
 def sampled_curve(events: Events) -> np.ndarray:
-    """The divergences of all SampledGaussianEvents, which adaptive composition adds up.
+    """The sum of the divergences of all SampledGaussianEvents: RDP [A], by SAMPLED_ORDERS.
 
-    Args:
-        events: Pairs (event, count), of any kinds; the others are left out.
-
-    Returns:
-        RDP [A], by order of SAMPLED_ORDERS.
+    Events of other kinds are left out.
 
     Source:
         Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1.
@@ -268,14 +263,7 @@ def sampled_curve(events: Events) -> np.ndarray:
 
 
 def sampled_at_order(events: Events, order: float) -> float:
-    """`sampled_curve` at one order.
-
-    Args:
-        order: The order.
-
-    Returns:
-        RDP; inf for an order outside of SAMPLED_ORDERS, 0.0 without SampledGaussianEvents.
-    """
+    """`sampled_curve` at one order: inf outside of SAMPLED_ORDERS, 0.0 without such events."""
     rdp = sampled_curve(events)
     where = np.flatnonzero(order == SAMPLED_ORDERS)
     return float(rdp[where[0]]) if where.size else math.inf if rdp.any() else 0.0
@@ -292,7 +280,7 @@ def _one(q: float, t_squared: float) -> np.ndarray:
     rdp = by_convexity(q, t_squared, SAMPLED_ORDERS)
     whole = np.isin(SAMPLED_ORDERS, _INTEGERS)
     rdp[whole] = np.minimum(rdp[whole], without_replacement(q, t_squared, _INTEGERS))
-    rdp = np.minimum.accumulate(rdp[::-1])[::-1] * _SAFETY
+    rdp = np.minimum.accumulate(rdp[::-1])[::-1] * SAFETY
     rdp.flags.writeable = False
     return rdp
 
@@ -480,7 +468,7 @@ def mu_squared(events: Events) -> float:
         The sum of count * squared_sensitivity / sigma^2; inf with a NonPrivateEvent.
 
     Raises:
-        UserError: An event that is not Gaussian, which only `epsilon` can count.
+        UserError: An event that is not Gaussian, which only `epsilon_of` can count.
     """
     def squared(event: Event) -> float:
         match event:
@@ -488,7 +476,7 @@ def mu_squared(events: Events) -> float:
                 return event.mu_squared
             case NonPrivateEvent():
                 return math.inf
-        raise UserError(f"{event} is not Gaussian: only gaussian.epsilon can count it")
+        raise UserError(f"{event} is not Gaussian: only its epsilon can be counted")
 
     return math.fsum(count * squared(event) for event, count in merge(events))
 

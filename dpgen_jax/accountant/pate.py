@@ -85,14 +85,11 @@ so the law of the answer is exact and nothing is lost."""
 
 
 def checked(counts: ArrayLike, answered: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Checks votes and outcomes.
+    """Checks and returns votes, int64 [Q, m], and outcomes, bool [Q].
 
     Args:
         counts: Votes [Q, m].
         answered: Outcomes of the threshold test [Q].
-
-    Returns:
-        Votes int64 [Q, m] and outcomes bool [Q].
     """
     counts, answered = _votes(counts), np.asarray(answered)
     if answered.dtype != bool or answered.shape != counts.shape[:1]:
@@ -121,13 +118,10 @@ def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
 
 
 def require_orders(orders: ArrayLike) -> np.ndarray:
-    """Checks the orders of Renyi divergences.
+    """Checks the orders of Renyi divergences, and returns them: floats [A].
 
     Args:
         orders: A number or numbers.
-
-    Returns:
-        Floats [A].
 
     Raises:
         UserError: Unless all are above 1, and there is at least one.
@@ -187,13 +181,10 @@ def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -
 
 
 def gap_log_q(gaps: np.ndarray, sigma: float) -> np.ndarray:
-    """The logarithm of the sum over the last axis of Phi_c(gap / (sqrt(2) sigma)).
+    """The logarithm of the sum over the last axis of Phi_c(gap / (sqrt(2) sigma)): [Q].
 
     Args:
         gaps: Leads of j* over the other classes, in votes [Q, m - 1].
-
-    Returns:
-        Logarithms [Q].
     """
     return logsumexp(log_ndtr(-gaps / (math.sqrt(2) * sigma)), axis=-1)
 
@@ -216,7 +207,7 @@ def threshold_log_q(largest: ArrayLike, threshold: float, sigma: float,
 
 
 def rdp_gaussian(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> np.ndarray:
-    """The Renyi divergence of one GNMax query, at most.
+    """The Renyi divergence of one GNMax query, at most: RDP [Q, A].
 
     It is the smaller one of a / sigma^2 (data-independent, Proposition 8) and, where it is valid,
     the bound of Theorem 6 at the orders of Proposition 10.
@@ -224,9 +215,6 @@ def rdp_gaussian(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> np.ndarra
     Args:
         log_q: The logarithm of an upper bound on q, in [-inf, 0], [Q].
         sigma: Noise on each count, in votes; for the threshold test pass sqrt(2) sigma.
-
-    Returns:
-        RDP [Q, A].
     """
     orders = require_orders(orders)
     log_q = np.asarray(log_q, float)
@@ -335,7 +323,7 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
 
 def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
                    orders: ArrayLike) -> np.ndarray:
-    """One test whether a count + noise >= needed, for every count 0..most.
+    """One test whether a count + noise >= needed, for every count 0..most: RDP [most + 1, A].
 
     It is PATE-GAN's majority: counts of one label, needed: those of more than half of `most`
     teachers.
@@ -355,9 +343,6 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
         needed: The smallest count that passes.
         most: The largest count.
         log_tail: From whole k to ln P(noise >= k), of a symmetric law.
-
-    Returns:
-        RDP [most + 1, A].
     """
     orders, counts = require_orders(orders), np.arange(most + 1)
     bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
@@ -368,7 +353,7 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
 
 
 def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """The Renyi divergences D_a(P || Q) of laws on a few outcomes.
+    """The Renyi divergences D_a(P || Q) of laws on a few outcomes: [Q, A].
 
     A small one is a sum of P (e^x - 1), x = (a - 1) ln(P / Q), each without loss of digits; a large
     one of logarithms.
@@ -376,9 +361,6 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
     Args:
         log_p: ln P of each outcome [Q, outcomes].
         log_q: ln Q, likewise.
-
-    Returns:
-        Divergences [Q, A].
     """
     log_p, power = log_p[..., None], (log_p - log_q)[..., None] * (orders - 1)
     with np.errstate(over="ignore"):

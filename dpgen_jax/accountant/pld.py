@@ -91,13 +91,10 @@ class Loss:
         return np.asarray([np.logaddexp.reduce(self.tilted(order)) for order in ORDERS])
 
     def tilted(self, order: float) -> np.ndarray:
-        """The logarithm of mass * e^(order * loss).
+        """The logarithm of mass * e^(order * loss): [n]; -inf where there is no mass.
 
         Args:
             order: Any real number.
-
-        Returns:
-            An array [n]; -inf where there is no mass.
         """
         with np.errstate(divide="ignore"):
             return np.log(self.mass) + order * self.width * self.node

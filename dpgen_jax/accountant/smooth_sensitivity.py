@@ -213,13 +213,10 @@ def threshold_local_sensitivity(largest: int, table: np.ndarray) -> np.ndarray:
 
 def threshold_table(threshold: float, sigma: float, order: float, n_teachers: int,
                     rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The cost of the threshold test at one order, for each largest count 0..T.
+    """The cost of the threshold test at one order, for each largest count 0..T: RDP [T + 1].
 
     Args:
         order: The order a > 1.
-
-    Returns:
-        RDP [T + 1].
     """
     log_q = pate.threshold_log_q(np.arange(n_teachers + 1), threshold, sigma, rounding)
     return pate.rdp_gaussian(log_q, math.sqrt(2) * sigma, order)[:, 0]

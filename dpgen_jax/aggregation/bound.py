@@ -44,14 +44,11 @@ class Bound(Protocol):
         """The squared L2 norm, in integers, that no projected message of B rows exceeds."""
 
     def project(self, key: Array, message: Array) -> Array:
-        """Bounds the message of one unit.
+        """Bounds the message of one unit: int32 [B, D].
 
         Args:
             key: Random key for rounding; it protects nothing.
             message: float32 [B, M].
-
-        Returns:
-            int32 [B, D].
         """
 
     def squared_sensitivity(self) -> int:
@@ -91,7 +88,7 @@ def require_whole(bound: object, **least: int) -> None:
 
 
 def squares_within(entries: Array, limit: int) -> Array:
-    """Checks that the sum of squares over the last axis is at most `limit`, exactly.
+    """Checks that the sum of squares over the last axis is at most `limit`, exactly: bool [..., 1].
 
     Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
     the way does not come back, as rounding is monotone and nothing that is added is negative.
@@ -99,9 +96,6 @@ def squares_within(entries: Array, limit: int) -> Array:
     Args:
         entries: int32 [..., D].
         limit: Below 2^24.
-
-    Returns:
-        bool [..., 1].
     """
     row = entries.astype(jnp.float32)
     return jnp.sum(row * row, -1, keepdims=True) <= limit
@@ -135,7 +129,7 @@ ENFORCED = "enforced"
 
 
 def enforce(entries: Array, within: Callable[[Array], Array]) -> Array:
-    """Returns the entries that are within a bound, and 0 for those that are not.
+    """Returns the entries that are within a bound, and 0 for those that are not: int32 [...].
 
     A compiler may compute a value anew for each of its uses, and two loops over floats need not
     round alike: on CPU an `optimization_barrier` is gone before loops are fused, and messages were
@@ -147,9 +141,6 @@ def enforce(entries: Array, within: Callable[[Array], Array]) -> Array:
     Args:
         entries: int32 [...].
         within: From entries to bool that broadcasts to them; it must be True of zeros.
-
-    Returns:
-        int32 [...].
 
     Guarantee:
         The integers that are checked are those that are returned.
@@ -275,14 +266,11 @@ class FewRows:
         return self.bound.grid
 
     def project(self, key: Array, message: Array) -> Array:
-        """Bounds U rows of a message that are present, and returns the others as 0.
+        """Bounds U rows of a message that are present, and returns the others as 0: int32 [B, D].
 
         Args:
             key: Random key for the draw of rows and for rounding; it protects nothing.
             message: float32 [B, M].
-
-        Returns:
-            int32 [B, D].
         """
         k_order, k_bound = jax.random.split(key)
         present = jnp.all(jnp.isfinite(message), -1) & jnp.any(message != 0, -1)

@@ -208,14 +208,11 @@ def shuffle(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
 
 
 def shuffled(shuffle: tuple[Array, Array], x: Array) -> Array:
-    """Returns rows in the order and with the signs of a shuffle.
+    """Returns rows in the order and with the signs of a shuffle: float32 [B, D].
 
     Args:
         shuffle: As `shuffle` returns it.
         x: float32 [B, D].
-
-    Returns:
-        float32 [B, D].
     """
     order, signs = shuffle
     chex.assert_equal_shape([order, signs, x])
@@ -223,14 +220,11 @@ def shuffled(shuffle: tuple[Array, Array], x: Array) -> Array:
 
 
 def unshuffled(shuffle: tuple[Array, Array], x: Array) -> Array:
-    """Returns the inverse of `shuffled`.
+    """Returns the inverse of `shuffled`: float32 [B, D].
 
     Args:
         shuffle: As `shuffle` returns it.
         x: float32 [B, D].
-
-    Returns:
-        float32 [B, D].
     """
     order, signs = shuffle
     chex.assert_equal_shape([order, signs, x])
@@ -280,14 +274,7 @@ class CountSketch:
         return self.depth * self.width
 
     def table(self, x: Array) -> Array:
-        """Sketches rows.
-
-        Args:
-            x: [..., D] of any type.
-
-        Returns:
-            Sums [..., depth * width] of the same type.
-        """
+        """Sketches rows of any type, from [..., D] to sums [..., depth * width] of it."""
         chex.assert_axis_dimension(x, -1, self.columns)
         # members[i, j, b] is the coordinate of block j that is added to place b of row i.
         row, block, place = np.ogrid[:self.depth, :self.blocks, :self.width]
@@ -374,14 +361,11 @@ class SketchedSigns:
         return self.squared_row_norm * self.rows
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns the message of one unit into sketches of its votes.
+        """Turns the message of one unit into sketches of its votes: int32 [B, depth * width].
 
         Args:
             key: Random key for the signs; it protects nothing.
             message: float32 [B, D].
-
-        Returns:
-            int32 [B, depth * width].
         """
         assert_message(message, self.sketch.columns)
         table = self.sketch.table(self.votes.project(key, message))

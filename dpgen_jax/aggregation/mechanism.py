@@ -106,14 +106,11 @@ class Mechanism(Protocol):
         """
 
     def added(self, total: Array, contributions: Array) -> Array:
-        """Returns the sum with the contributions of some units added.
+        """Returns the sum with the contributions of some units added: int32 [B, D].
 
         Args:
             total: int32 [B, D].
             contributions: int32 [n, ...], each as `contribution` returns it; zeros add nothing.
-
-        Returns:
-            int32 [B, D].
         """
 
     def decide(self, votes: Array, bits: Array) -> Any:

@@ -110,14 +110,11 @@ class CellVotes:
         return ((apart & short) | nothing)[..., None, None]
 
     def added(self, total: Array, pairs: Array) -> Array:
-        """Adds the votes of many messages to a sum; it is exact, in integers.
+        """Adds the votes of many messages to a sum; it is exact, in integers: int32 [1, D].
 
         Args:
             total: int32 [1, D].
             pairs: int32 [n, 2, V], each as `compact` returns it, or zeros.
-
-        Returns:
-            int32 [1, D].
         """
         chex.assert_shape(pairs, (None, *self.compact_shape))
         return total.at[0, pairs[:, 0].ravel()].add(pairs[:, 1].ravel(), mode="drop")
@@ -401,13 +398,10 @@ class Moments:
         return enforce(entries.astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """Checks that a message is one of those that the proof is about, exactly.
+        """Checks that a message is one of those that the proof is about, exactly: bool [1, 1].
 
         Args:
             entries: int32 of `compact_shape`.
-
-        Returns:
-            bool [1, 1].
         """
         there, block = entries[:, :1], entries[:, 1:2]
         v, shares = entries[:, 2:2 + self.length], entries[:, 2 + self.length:]

@@ -132,7 +132,7 @@ def laplace_scale_for(epsilon: float, l1_sensitivity: int) -> Fraction:
 
 def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits: BitSource,
                  rows_per_unit: int = 0) -> np.ndarray:
-    """Releases the noisy number of records of each class.
+    """Releases the noisy number of records of each class: int64 [C], may be negative.
 
     A label outside 0..C - 1, as of an empty slot, is in no count. Of two classes it is in the
     first: how many slots are empty is private, and one count less is drawn for half the noise.
@@ -140,9 +140,6 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
     Args:
         labels: Sealed labels int [n].
         rows_per_unit: k, where the unit is a subject, of whom at most k labels are there; else 0.
-
-    Returns:
-        int64 [C], may be negative.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A replaced label lowers
@@ -414,13 +411,10 @@ class Survey:
         return low
 
     def kind_counts(self, codes: Private[np.ndarray], cells: int, bits: BitSource) -> np.ndarray:
-        """Releases the noisy counts of the kinds of each column, once.
+        """Releases the noisy counts of the kinds of each column, once: int64 [K, cells].
 
         Args:
             codes: Sealed cells int [n, K], 0..cells - 1.
-
-        Returns:
-            int64 [K, cells].
 
         Raises:
             UserError: There are more columns or cells than `events` charges.

@@ -70,14 +70,11 @@ def projection_matrices(key: Array, rows: int, dimension: int, projected: int) -
 
 
 def project(matrices: Array, gradients: Array) -> Array:
-    """Returns u = x R.
+    """Returns u = x R: float32 [B, k].
 
     Args:
         matrices: R^T float32 [B, k, D].
         gradients: float32 [B, D].
-
-    Returns:
-        float32 [B, k].
 
     Source:
         G-PATE (arXiv 1906.09338), Algorithm 2, line 4.
@@ -87,14 +84,11 @@ def project(matrices: Array, gradients: Array) -> Array:
 
 
 def reconstruct(matrices: Array, released: Array) -> Array:
-    """Returns x = u R^T; the transpose, not the inverse.
+    """Returns x = u R^T; the transpose, not the inverse: float32 [B, D].
 
     Args:
         matrices: R^T float32 [B, k, D].
         released: float32 [B, k].
-
-    Returns:
-        float32 [B, D].
 
     Source:
         G-PATE (arXiv 1906.09338), Algorithm 2, line 11.
@@ -144,13 +138,10 @@ class OneHot:
                             "that the bins divide")
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns the message of one unit into votes.
+        """Turns the message of one unit into votes: int32 [B, k bins] in {0, 1}.
 
         Args:
             message: float32 [B, k].
-
-        Returns:
-            Votes int32 [B, k bins] in {0, 1}.
         """
         del key
         assert_message(message, self.columns)
@@ -176,7 +167,7 @@ class OneHot:
 
 
 def bin_votes(message: Array, clip: float, bins: int) -> Array:
-    """Votes for the bins of real numbers.
+    """Votes for the bins of real numbers: one-hot int32 [..., bins].
 
     The bin of u is floor((u / clip + 1) bins / 2), at least 0 and at most bins - 1; with an even
     number of bins, zero falls into bin bins / 2. NaN casts no vote; infinities are clipped.
@@ -184,9 +175,6 @@ def bin_votes(message: Array, clip: float, bins: int) -> Array:
     Args:
         message: float32 [...].
         clip: The end of the range of the bins.
-
-    Returns:
-        One-hot votes int32 [..., bins].
     """
     chex.assert_type(message, jnp.float32)
     place = jnp.floor((jnp.clip(message / clip, -1, 1) + 1) * (bins / 2))
@@ -210,13 +198,10 @@ class HistogramMean:
     bound: OneHot
 
     def __call__(self, noised: Array, n_units: float) -> Array:
-        """Decodes noisy counts.
+        """Decodes noisy counts: float32 [B, k], in units of the message.
 
         Args:
             noised: Noisy counts int32 [B, k bins].
-
-        Returns:
-            float32 [B, k], in units of the message.
         """
         chex.assert_shape(noised, (None, self.bound.columns * self.bound.bins))
         chex.assert_type(noised, jnp.int32)
@@ -487,13 +472,10 @@ class Share:
     """
 
     def __call__(self, noised: Array, n_units: float) -> Array:
-        """Decodes noisy counts.
+        """Decodes noisy counts: float32 [B, 1], clipped to [0, 1].
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
-
-        Returns:
-            float32 [B, 1], clipped to [0, 1].
         """
         chex.assert_type(noised, jnp.int32)
         return jnp.clip(noised.astype(jnp.float32) / n_units, 0, 1)

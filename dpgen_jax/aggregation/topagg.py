@@ -218,7 +218,7 @@ def magnitude_bits(message: Array) -> Array:
 
 
 def select_top_k(order: Array, k: int) -> Array:
-    """Selects the k largest entries of each row, ties to the lowest index.
+    """Selects the k largest entries of each row, ties to the lowest index: bool [..., D].
 
     Zeros are never selected: of a row with fewer than k positive entries, those are. By bisection
     on the bits of the k-th largest, 31 passes that vectorise, where sorting does not.
@@ -226,9 +226,6 @@ def select_top_k(order: Array, k: int) -> Array:
     Args:
         order: int32 [..., D] >= 0.
         k: The number of entries.
-
-    Returns:
-        bool [..., D].
     """
     chex.assert_type(order, jnp.int32)
     columns = order.shape[-1]

@@ -24,7 +24,7 @@ from dpgen_jax.audit import of_method
 from dpgen_jax.audit.findings import Log, Report, quiet, require_folder
 from dpgen_jax.audit.folder import of_folder
 from dpgen_jax.audit.mechanism import Attack, Target
-from dpgen_jax.cli import first_word, old_runs, parser, terminal
+from dpgen_jax.cli import parser, runs, terminal
 from dpgen_jax.core.config import DataOptions, to_json
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.errors import UserError
@@ -106,7 +106,7 @@ def command(argv: list[str]) -> int | None:
     name, rest = parser.split_method(argv, "")
     if not name:
         raise UserError(f"name a method, a run folder or --faults first, got {' '.join(argv)}")
-    root = first_word.folder_of(name)
+    root = runs.folder_of(name)
     return _method(name, rest) if root is None else _folder(root, rest)
 
 
@@ -134,7 +134,7 @@ def _folder(root: Path, argv: list[str]) -> int:
         raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
     request = None
     with contextlib.suppress(UserError):  # the audit itself says what is wrong with the folder
-        request = old_runs.request_of(root)
+        request = runs.request_of(root)
     report = of_folder(root, args.dataset, args.data, _log(args.json), args.seconds, request)
     return _finish(report, out, args.json)
 

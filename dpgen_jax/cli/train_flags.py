@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 
 from dpgen_jax import methods, presets
-from dpgen_jax.cli import old_runs, parser
+from dpgen_jax.cli import parser, runs
 from dpgen_jax.cli.parser import FLAT
 from dpgen_jax.core.config import DataOptions, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.console import program
@@ -109,7 +109,7 @@ def call(argv: Sequence[str]) -> Call:
     method, words = parser.split_method(argv, "")
     if method and method not in methods.NAMES and Path(method).exists():
         raise UserError(f"{method!r} is no method but a path: write --dataset {method}")
-    before = NOTHING if root is None else old_runs.request_of(root)
+    before = NOTHING if root is None else runs.request_of(root)
     method = method or before.method or ""
     source = parser.peek(words, "--dataset") or before.source
     if source is None:

@@ -191,7 +191,8 @@ def go_on(root: Path, **options: object) -> str:
         config = read_json(RunFolder(root).config)
     except UserError:
         config = {}
-    source = config.get("typed") or (config.get("request") or {}).get("source")
+    stated = config.get("request")
+    source = config.get("typed") or (isinstance(stated, dict) and stated.get("source"))
     if on_command_line() and source:
         return program("train", resume=root, **options)
     more = "".join(f", {name}={value!r}" for name, value in options.items())

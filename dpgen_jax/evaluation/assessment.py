@@ -14,11 +14,14 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Required, TypedDict
 
 from dpgen_jax.core.files import Json
+from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.results import TASKS, Finding, Key, Part, Score, Severity, percent
+from dpgen_jax.release import contents
 from dpgen_jax.release.render import label, number
 
 FLOOR = ("fidelity", "subgroups")
@@ -145,6 +148,81 @@ class Assessment:
             one["n_test"], one.get("n_rarest"),
             Score(one["real_share"]) if "real_share" in one else None, one.get("metric"),
             one.get("note", "")) for i, one in enumerate(self.fact("subgroups") or ())]
+
+
+class ScoreJson(TypedDict, total=False):
+    """A score over seeds."""
+
+    mean: Required[float]
+    std: float | None
+    values: list[float]
+    floor: float | None
+
+
+class SettingJson(TypedDict, total=False):
+    """The measures that an evaluation wrote."""
+
+    name: str
+    text: str
+    schedule: Json
+
+
+class MembershipJson(TypedDict, total=False):
+    """The success of attacks, and the most that the guarantee allows."""
+
+    attacks: dict[str, dict[str, ScoreJson]]
+    allowed: dict[str, float] | None
+    chance: dict[str, float]
+    sentence: str
+    exceeds_guarantee: bool
+
+
+class MetricsJson(TypedDict, total=False):
+    """metrics.json."""
+
+    release: Required[contents.Statement]
+    kind: Required[str]
+    dataset: str
+    setting: SettingJson | None
+    gen2real: dict[str, dict[str, ScoreJson]]
+    real2gen: dict[str, dict[str, ScoreJson]]
+    real2real: dict[str, dict[str, ScoreJson]]
+    average: dict[str, dict[str, ScoreJson | list[str]]]
+    fidelity: Json
+    membership: MembershipJson | None
+    notes: list[str]
+    not_covered_by_epsilon: list[str]
+    n_samples: int
+    n_test: int
+    seeds: int
+
+
+def load(path: Path) -> Json:
+    """Return the content of metrics.json, in which all scores must be finite numbers.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    mend = "evaluate the run again"
+    written = read_json(path)
+    measured = contents.checked(MetricsJson, written, path, mend)
+    contents.statement(written["release"], f"{path}, release")
+    for part in _dicts(measured):
+        if "mean" in part and not isinstance(part["mean"], dict):
+            score = contents.checked(ScoreJson, part, path, mend)
+            if not math.isfinite(score["mean"] + (score.get("std") or 0)):
+                raise UserError(f"{path} is damaged: a score is infinite; {mend}")
+    return measured
+
+
+def _dicts(value: object) -> list[Json]:
+    """Return all dicts within a value, at any depth."""
+    parts, found = [value], []
+    while parts:
+        found += [part for part in parts if isinstance(part, dict)]
+        parts = [inner for part in parts for inner in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())]
+    return found
 
 
 def read(document: Json) -> Assessment:

@@ -295,7 +295,7 @@ def towards(records: Records, fakes: Array, labels: Array) -> Array:
 
 
 def products(records: Array, fakes: Array) -> Array:
-    """Returns the scalar products of images in whole shades, exactly.
+    """Returns the scalar products of images in whole shades, exactly: int32 [m, B].
 
     They are found by matrix products of float32, which all devices are fast at, of whole numbers
     so small that no sum is rounded.
@@ -303,9 +303,6 @@ def products(records: Array, fakes: Array) -> Array:
     Args:
         records: int32 [m, D], in 0 to SHADES.
         fakes: int32 [B, D], likewise.
-
-    Returns:
-        int32 [m, B].
     """
     blocks = -(-records.shape[1] // BLOCK)
     padding = ((0, 0), (0, -records.shape[1] % blocks))

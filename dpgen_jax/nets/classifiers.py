@@ -68,14 +68,11 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Classifies images.
+        """Classifies images: logits [N, classes].
 
         Args:
             x: float [N, H, W, ch] in [0, 1].
             train: whether dropout is on, which then reads the key "dropout".
-
-        Returns:
-            Logits [N, classes].
 
         Raises:
             UserError: for images below 8x8 pixels.

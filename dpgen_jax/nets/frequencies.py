@@ -27,14 +27,11 @@ COLOUR_SHARE = 3
 
 
 def cosines(size: int, count: int) -> np.ndarray:
-    """Returns the first vectors of the orthonormal cosine basis, DCT-II.
+    """Returns the first vectors of the orthonormal cosine basis, DCT-II: float64 [count, size].
 
     Args:
         size: Pixels of a side.
         count: How many, at most `size`.
-
-    Returns:
-        float64 [count, size].
     """
     angles = np.arange(count)[:, None] * (np.arange(size) + 0.5) * np.pi / size
     basis = np.sqrt(2 / size) * np.cos(angles)
@@ -61,14 +58,11 @@ def frequencies(images: Array, count: int) -> Array:
 
 
 def restored(low: Array, spec: ImageSpec, count: int) -> Array:
-    """Returns the images that have these frequencies and no others.
+    """Returns the images that have these frequencies and no others: float32 [..., H, W, ch].
 
     Args:
         low: float32 [..., M], as `frequencies` returns them.
         count: As for `frequencies`.
-
-    Returns:
-        float32 [..., H, W, ch].
     """
     planes, start = [], 0
     for i in range(spec.channels):

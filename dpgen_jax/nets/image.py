@@ -131,15 +131,12 @@ class Generator(nn.Module):
 
     @nn.compact
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
-        """Generates images.
+        """Generates images [N, H, W, ch] in [0, 1].
 
         Args:
             z: float [N, latent], as `latents` draws them.
             labels: int [N].
             train: whether batch normalisation takes (and keeps) the statistics of this call.
-
-        Returns:
-            Images [N, H, W, ch] in [0, 1].
 
         Raises:
             UserError: unless height and width are multiples of 4.
@@ -456,7 +453,7 @@ def beyond(channels: int) -> str:
 
 
 def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
-    """Moves images by affine maps.
+    """Moves images by affine maps: [N, H, W, ch].
 
     The pixel at (y, x), in halves of the sides from the centre, is read bilinearly at
     (y, x) + A (y, x) + SHIFT b.
@@ -465,9 +462,6 @@ def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
         images: [N, H, W, ch].
         entries: [N, 6]: A, row by row, and b.
         outside: How pixels beyond the image are read: "constant", as 0, or "nearest".
-
-    Returns:
-        [N, H, W, ch].
     """
     _, height, width, _ = images.shape
     y, x = jnp.meshgrid(jnp.linspace(-1, 1, height), jnp.linspace(-1, 1, width), indexing="ij")

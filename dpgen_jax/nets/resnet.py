@@ -177,7 +177,7 @@ class ResNet:
         return join(bits, entries)
 
     def generate(self, weights: Arrays, vectors: Arrays, z: Array, labels: Array) -> Array:
-        """Generates images for training.
+        """Generates images for training: [n, H, W, ch] in [0, 1].
 
         The weights are divided by their largest singular values as one power iteration from the
         stored vectors finds them; the vectors are constants of the gradient.
@@ -187,9 +187,6 @@ class ResNet:
             vectors: likewise.
             z: as `latents` draws them.
             labels: int [n].
-
-        Returns:
-            Images [n, H, W, ch] in [0, 1].
         """
         return self.sample(spectral_normalise(weights, vectors)[0], z, labels)
 
@@ -299,15 +296,12 @@ class Critic(_Network):
         return spectral_init(key, layers, {"embedding": (flat, self.spec.classes)})
 
     def apply(self, normalised: Arrays, x: Array, labels: Array) -> Array:
-        """Scores records.
+        """Scores records: [m].
 
         Args:
             normalised: weights as `normalise` returns them.
             x: float [m, H, W, ch] in [0, 1].
             labels: int [m].
-
-        Returns:
-            Scores [m].
         """
         return at_label(self.scores(normalised, x), labels)
 

@@ -1,7 +1,6 @@
-"""The types of the JSON files of runs and releases, as far as they are read again.
+"""The JSON files of a release, as far as they are read again: their types, and checks.
 
-The types state which fields a reader may rely on; other fields may have any JSON value. Each
-function checks the content of a file and returns it.
+A type states which fields a reader may rely on; other fields may have any JSON value.
 """
 
 from __future__ import annotations
@@ -84,53 +83,6 @@ class Described(TypedDict, total=False):
     simulated: str
 
 
-class Score(TypedDict, total=False):
-    """A score over seeds."""
-
-    mean: Required[float]
-    std: float | None
-    values: list[float]
-    floor: float | None
-
-
-class Setting(TypedDict, total=False):
-    """The measures that an evaluation wrote."""
-
-    name: str
-    text: str
-    schedule: Json
-
-
-class Membership(TypedDict, total=False):
-    """The success of attacks, and the most that the guarantee allows."""
-
-    attacks: dict[str, dict[str, Score]]
-    allowed: dict[str, float] | None
-    chance: dict[str, float]
-    sentence: str
-    exceeds_guarantee: bool
-
-
-class Metrics(TypedDict, total=False):
-    """metrics.json."""
-
-    release: Required[Statement]
-    kind: Required[str]
-    dataset: str
-    setting: Setting | None
-    gen2real: dict[str, dict[str, Score]]
-    real2gen: dict[str, dict[str, Score]]
-    real2real: dict[str, dict[str, Score]]
-    average: dict[str, dict[str, Score | list[str]]]
-    fidelity: Json
-    membership: Membership | None
-    notes: list[str]
-    not_covered_by_epsilon: list[str]
-    n_samples: int
-    n_test: int
-    seeds: int
-
-
 def statement(value: Json, name: str = "the privacy statement") -> Json:
     """Checks the content of privacy.json, and returns it.
 
@@ -138,10 +90,10 @@ def statement(value: Json, name: str = "the privacy statement") -> Json:
         UserError: Unless it is a `Statement` whose epsilon is 0 or above, perhaps "inf", and whose
             delta is a probability.
     """
-    checked = _checked(Statement, value, name, "take privacy.json as training wrote it")
-    if not (checked["epsilon"] >= 0 and 0 <= checked["delta"] <= 1):
-        raise UserError(f"{name}: epsilon is {checked['epsilon']:g} and delta "
-                        f"{checked['delta']:g}; take privacy.json as training wrote it")
+    read = checked(Statement, value, name, "take privacy.json as training wrote it")
+    if not (read["epsilon"] >= 0 and 0 <= read["delta"] <= 1):
+        raise UserError(f"{name}: epsilon is {read['epsilon']:g} and delta {read['delta']:g}; "
+                        "take privacy.json as training wrote it")
     return value
 
 
@@ -186,27 +138,9 @@ def described(path: Path) -> Json:
         UserError: It is missing or damaged.
     """
     config = read_json(path)
-    _checked(Described, config, path, "it does not describe a run or a release")
+    checked(Described, config, path, "it does not describe a run or a release")
     spec(config["spec"], str(path))
     return methods.as_named_now(config)
-
-
-def metrics(path: Path) -> Json:
-    """Reads metrics.json, in which all scores must be finite numbers.
-
-    Raises:
-        UserError: It is missing or damaged.
-    """
-    mend = "evaluate the run again"
-    written = read_json(path)
-    measured = _checked(Metrics, written, path, mend)
-    statement(written["release"], f"{path}, release")
-    for part in _dicts(measured):
-        if "mean" in part and not isinstance(part["mean"], dict):
-            score = _checked(Score, part, path, mend)
-            if not math.isfinite(score["mean"] + (score.get("std") or 0)):
-                raise UserError(f"{path} is damaged: a score is infinite; {mend}")
-    return measured
 
 
 def spec(value: Json, name: str = "the schema") -> Spec:
@@ -215,7 +149,7 @@ def spec(value: Json, name: str = "the schema") -> Spec:
     Raises:
         UserError: For one that no data can have.
     """
-    made = _checked(TableSpec if "columns" in value else ImageSpec, value, name,
+    made = checked(TableSpec if "columns" in value else ImageSpec, value, name,
                     "take its spec as training wrote it")
     if isinstance(made, ImageSpec):
         sides = 1 <= min(made.height, made.width) <= max(made.height, made.width) <= MAX_SIDE
@@ -256,17 +190,12 @@ def _sound(column: Column) -> bool:
     return not column.categories and 0 <= column.high - column.low < math.inf
 
 
-def _dicts(value: object) -> list[Json]:
-    """Yields all dicts within a value, at any depth."""
-    parts, found = [value], []
-    while parts:
-        found += [part for part in parts if isinstance(part, dict)]
-        parts = [inner for part in parts for inner in (
-            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())]
-    return found
+def checked(kind: object, value: Json, name: object, mend: str) -> Any:
+    """Returns the content of a file as its type says, such as `Statement`.
 
-
-def _checked(kind: object, value: Json, name: Any, mend: str) -> Any:
+    Raises:
+        UserError: It is damaged; the error calls it by `name`, and says how to mend it.
+    """
     try:
         return from_json(kind, value)
     except UserError as error:

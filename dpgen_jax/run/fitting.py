@@ -126,7 +126,7 @@ def fit(
         if method is not None:
             raise UserError(f"a method is named twice, {data!r} and {method!r}; give it once")
         warnings.warn(f"fit({data!r}, data) is the earlier form of fit(data, method={data!r})",
-                      DeprecationWarning, stacklevel=2)
+                      DeprecationWarning, stacklevel=3)
         data, x, stated["method"] = x, None, data
     elif data is None:
         data, x = x, None

@@ -1,19 +1,35 @@
-"""A run, from a request of which nothing is left open to a release."""
+"""A run, from a request of which nothing is left open to a release, and its rehearsal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
+
+from dpgen_jax import methods
+from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.core import hosts
+from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, option
+from dpgen_jax.core.request import Request
+from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.types import Column, Spec, TableSpec
 from dpgen_jax.data import Dataset
+from dpgen_jax.presets import choice
+from dpgen_jax.presets.choice import Facts
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import follower, stages
-from dpgen_jax.run.planning import Log, Resolved, check, declare, plan
+from dpgen_jax.run import follower, planning, resolve, stages
+from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.planning import Log, Plan, Resolved, check, declare, plan, summary_lines
 from dpgen_jax.run.progress import Notices
+from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.stages import begin, deal, release, train
 
-__all__ = ["Release", "Resolved", "join", "load", "run"]
+__all__ = ["Release", "Resolved", "join", "load", "rehearse", "run"]
 
 
 def run(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices | None = None
@@ -71,4 +87,169 @@ def join(request: Resolved, dataset: Dataset) -> Callable[[], int]:
 
 
 def _silent(line: str) -> None:
-    """Prints nothing: the process that leads does."""
+    """Prints nothing: the run itself does, or the process that leads."""
+
+
+SHOWN = 2
+"""The most results on like data that are named."""
+WIDTH = 20
+"""The categories of a column that is supposed to be wide."""
+
+
+def last_line() -> str:
+    """Returns the last line of a rehearsal."""
+    return f"nothing was written or spent; leave out {option('dry_run')} to train"
+
+
+@dataclasses.dataclass(frozen=True)
+class Supposed:
+    """A rehearsal that ends before the data are typed, and data as they could be.
+
+    Attributes:
+        kind: `table` or `images`.
+        what: What is supposed of them, in words.
+        spec: Their schema, if it is so.
+        records: The public number of training records.
+        budget: The budget of the run, without class counts.
+        events: What the purchase costs, with what was bought before it.
+        prices: Lines on what would be bought.
+    """
+
+    kind: str
+    what: str
+    spec: Spec
+    records: int
+    budget: Budget
+    events: Events
+    prices: tuple[str, ...]
+
+
+def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
+    """Returns the lines of a rehearsal."""
+    class_epsilon = plan.request.budget.class_epsilon
+    bought = [f"class counts for epsilon {at_most(class_epsilon)}"] * bool(class_epsilon)
+    bought += [f"{entries} entries of the schema"] * bool(entries)
+    kind = "table" if isinstance(plan.spec, TableSpec) else "images"
+    return [summary_lines(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
+            planning.memory_line(plan),
+            *like_data(plan.request.method, kind, plan.request.budget.epsilon,
+                                     next(iter(plan.protected.counts.values()))), last_line()]
+
+
+def purchase_lines(request: Request, remarks: tuple[str, ...], supposed: Supposed) -> list[str]:
+    """Returns the lines of a rehearsal that ends where the run would buy what is not declared.
+
+    Args:
+        request: The request.
+        remarks: Lines on how the data are read.
+        supposed: What would be bought, and data as they could be.
+
+    Raises:
+        UserError: A run on the supposed data would be refused.
+        BudgetExceeded: Likewise.
+    """
+    made = resolve.chosen(request, Facts("", supposed.spec, supposed.records))
+    budget, count = supposed.budget, supposed.records
+    return [f"{made.method} on {count:,} records: epsilon {at_most(budget.epsilon)} at delta "
+            f"{at_most(budget.delta)}",
+            *remarks, *supposed.prices, _supposed(made, supposed),
+            *like_data(made.method, supposed.kind, budget.epsilon, count),
+            "the rest is known when that is bought, or declared", last_line()]
+
+
+def datasets(supposed: Supposed) -> Iterator[Dataset]:
+    """Yields data sets as the data could be, of records that are all alike and take no memory.
+
+    Those of a table have the columns of numbers, or wider ones of categories; those of images two
+    classes, or ten.
+    """
+    spec, bought = supposed.spec, tuple(to_json(supposed.events))
+    if isinstance(spec, TableSpec):
+        other: Spec = dataclasses.replace(spec, columns=tuple(
+            Column(column.name, "categorical", categories=tuple(map(str, range(WIDTH))))
+            for column in spec.columns))
+    else:
+        other = dataclasses.replace(spec, classes=10)
+    for one in (spec, other):
+        x = np.broadcast_to(np.zeros((), one.dtype), (supposed.records, *one.shape))
+        yield Dataset("data", one, x, np.zeros(supposed.records, np.int32), bought=bought)
+
+
+def refuse(supposed: Supposed, request_for: Callable[[Dataset], tuple[Resolved, Dataset]]) -> None:
+    """Refuses, before anything is bought, what would be refused whatever the answer is.
+
+    Args:
+        supposed: The purchase, and data as they could be.
+        request_for: Returns the request of a run on such data, and the data as it takes them.
+
+    Raises:
+        UserError: As `planning.declare`, `planning.check` and `planning.plan`, where these refuse
+            each of the data sets as the data could be.
+    """
+    first: UserError | None = None
+    for dataset in datasets(supposed):
+        try:
+            request, dataset = request_for(dataset)
+            request = dataclasses.replace(request, resume=False)
+            plan(check(declare(request, dataset, _silent), _silent,
+                       Notices(_silent)))
+            return
+        except UserError as error:
+            first = first or error
+    if first is not None:
+        first.args = (f"{first} (nothing was spent)",)
+        raise first
+
+
+def _supposed(made: Chosen, data: Supposed) -> str:
+    """The line on steps, noise and memory of a run on supposed data."""
+    labelled = not isinstance(data.spec, TableSpec) or data.spec.labelled
+    budget = dataclasses.replace(
+        data.budget, class_epsilon=made.budget.class_epsilon * labelled)
+    config = with_records(made.config, data.records)
+    config = complete(made.method, config, data.spec, budget, data.events)
+    built = methods.get(made.method).build(config, data.spec, Runtime())
+    return (f"{data.what}: {config.planned_steps:,} steps, sigma {config.sigma:g}, and "
+            f"{planning.supposed_memory(built, data.spec, data.records)} in memory, all records "
+            "among it")
+
+
+def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
+    """Returns a line for each result of the method of the nearest epsilon and size.
+
+    Each says whether it is on like data, or on other data.
+    """
+    rows = [row for row in choice.reached() if (row["method"], row["kind"]) == (method, kind)]
+    if not rows or not 0 < epsilon < math.inf:
+        return [f"on like data: no result of {method} is at hand, nor its time"]
+    nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
+    near = sorted((row for row in rows if row["epsilon"] == nearest),
+                  key=lambda row: abs(math.log(row["records"] / count)))
+    return [_line(row, _kinship(row, epsilon, count)) for row in near[:SHOWN]]
+
+
+def _line(row: dict[str, Any], kinship: str) -> str:
+    """The line of one result."""
+    source = " ".join(filter(None, (row.get("flags"), row["file"])))
+    return (f"on {kinship} data: {row['data']} at epsilon {row['epsilon']:g} gave "
+            f"{row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
+            f"({source})")
+
+
+def _kinship(row: dict[str, Any], epsilon: float, count: int) -> str:
+    """`like`, or `other` where the budget or the number of records is ten times another."""
+    ratios = row["epsilon"] / epsilon, row["records"] / count
+    return "like" if all(0.1 < ratio < 10 for ratio in ratios) else "other"
+
+
+def rehearse(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices | None = None
+             ) -> list[str]:
+    """Returns what a run would do, in lines; nothing is written, charged or drawn.
+
+    Raises:
+        UserError: As `run`, where that is found before anything is spent.
+        BudgetExceeded: Likewise.
+    """
+    declared = declare(request, dataset, log)
+    planned = plan(check(declared, log, notices or Notices()))
+    return rehearsal_lines(planned, len(dataset.bought))

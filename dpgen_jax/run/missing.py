@@ -37,8 +37,8 @@ from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Dialect, Schema, declared_dialect
 from dpgen_jax.run import purchase, side_releases
+from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.purchase import OTHER, Wanted
-from dpgen_jax.run.rehearsal import Supposed
 from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.undeclared import Answer, Missing, Offer
 

@@ -15,7 +15,7 @@ from dpgen_jax.core.errors import UserError, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, go_on, read_json
-from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.data import Dataset, parts
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.table import frames, raw, subjects
@@ -24,8 +24,8 @@ from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.presets import choice
 from dpgen_jax.run import missing, resolve, undeclared
+from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.purchase import SHARE
-from dpgen_jax.run.rehearsal import Supposed
 
 DECLARED = "every column is declared by {}, which costs nothing but what it lists as bought"
 DRAFTED = ("every column is in {}; the entries that its read_from_data lists were READ FROM THE "
@@ -266,6 +266,39 @@ def noted_options(root: Path) -> Json:
     """Returns the options with which a run read its data; earlier versions noted none."""
     options = read_json(RunFolder(root).config).get("data_options")
     return options if isinstance(options, dict) else {}
+
+
+def stated_options(root: Path, request: Request, now: DataOptions) -> DataOptions:
+    """Returns the options that were stated for a run, what it has bought, and those of now on top.
+
+    Args:
+        root: The run folder.
+        request: What was stated for the run.
+        now: What is stated now.
+    """
+    before = Request(data=undeclared.with_answer(request.data, root)).options()
+    return dataclasses.replace(now, **{name: value for name, value in vars(before).items()
+                                       if getattr(now, name) in (None, False)})
+
+
+def load_as_noted(source: str, options: DataOptions, noted: Json, spec: Spec) -> Dataset:
+    """Loads a data set as a run read it, where the options do not say otherwise.
+
+    Args:
+        source: KIND or KIND:PLACE.
+        options: How it is read.
+        noted: As `noted_options` returns it.
+        spec: The schema of the run; images without a size of their own get that of its images.
+
+    Raises:
+        UserError: As `data.load`, and where what the run holds is damaged.
+    """
+    options = as_read(options, noted, kind := source.partition(":")[0])
+    known = data.SOURCES.get(kind)
+    if (known and not known.sized and options.image_size is None
+            and isinstance(spec, ImageSpec)):
+        options = dataclasses.replace(options, image_size=spec.height)
+    return data.load(source, **vars(options))
 
 
 def as_read(options: DataOptions, known: Json, kind: str) -> DataOptions:

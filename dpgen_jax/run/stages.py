@@ -130,35 +130,6 @@ def keeping(keep: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[], None],
-           notices: Notices, log: Callable[[str], None]) -> Release:
-    """Writes the release, then the last checkpoint by `keep`, then the pictures.
-
-    A failure after the release loses only what failed, and is logged.
-
-    `post_steps` are the steps for which the generator was trained on what had been released.
-
-    Returns:
-        The release that is there: an earlier one of this run is kept where it comes of more steps,
-        as it does if its last checkpoint failed, or if this training of the generator was stopped.
-
-    Raises:
-        UserError: Where the release cannot be written.
-    """
-    if further := _of_more_steps(files, release, post_steps):
-        log(f"{files.release} is of more steps, and stays")
-        return further
-    try:
-        _release(files, release, post_steps)
-    except OSError as error:
-        raise UserError(
-            f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
-            f"no cost in privacy: {go_on(files.root)}") from error
-    keep()
-    write_pictures(files, release, notices, log)
-    return release
-
-
 def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
            ) -> None:
     """Copies the release to an object store, if the user named one; a failure is only logged."""
@@ -413,10 +384,32 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
 
 
-def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
+def publish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices,
             log: Log, post_steps: int = 0) -> Release:
-    """Ends a run of any kind: `finish`, and the line that says what was released."""
-    release = finish(files, release, post_steps, save, notices, log)
+    """Ends a run of any kind: writes the release, the last checkpoint by `keep`, and the pictures.
+
+    A failure after the release loses only what failed, and is logged. `post_steps` are the steps
+    for which the generator was trained on what had been released.
+
+    Returns:
+        The release that is there: an earlier one of this run is kept where it comes of more steps,
+        as it does if its last checkpoint failed, or if this training of the generator was stopped.
+
+    Raises:
+        UserError: Where the release cannot be written.
+    """
+    if further := _of_more_steps(files, release, post_steps):
+        log(f"{files.release} is of more steps, and stays")
+        release = further
+    else:
+        try:
+            _release(files, release, post_steps)
+        except OSError as error:
+            raise UserError(
+                f"{files.release} cannot be written ({reason(error)}): free some space, then go "
+                f"on, at no cost in privacy: {go_on(files.root)}") from error
+        keep()
+        write_pictures(files, release, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release

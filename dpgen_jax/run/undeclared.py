@@ -37,8 +37,8 @@ from dpgen_jax.core.types import Private, Spec, UserError
 from dpgen_jax.data.base import safe_name
 from dpgen_jax.data.table import schema
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import rehearsal, resolve, side_releases, spending
-from dpgen_jax.run.rehearsal import Supposed
+from dpgen_jax.run import lifecycle, resolve, side_releases, spending
+from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.resume import create, refuse_used
 
@@ -214,7 +214,7 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
     request = request.changed(out=root)
     if offer.events and not (request.resume and stored(root)):
         offer.check()
-        rehearsal.refuse(offer.supposed, functools.partial(resolve.resolved, request))
+        lifecycle.refuse(offer.supposed, functools.partial(resolve.resolved, request))
     answer = _answered(missing, offer, made, request.changed(method=method), root)
     return Found(request, missing, answer)
 

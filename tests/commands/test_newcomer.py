@@ -22,7 +22,7 @@ from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import about
 from dpgen_jax.presets import choice as short_help
-from dpgen_jax.run import rehearsal
+from dpgen_jax.run import lifecycle
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
@@ -213,7 +213,7 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     train.command(["gpate", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon=1",
                    "--out=run", "--dry-run"])
     plan, bought, memory, *like, last = capsys.readouterr().out.splitlines()[-6:]
-    assert len(like) == rehearsal.SHOWN
+    assert len(like) == lifecycle.SHOWN
     assert "160 records, 160 units" in plan and "sigma" in plan
     assert bought == "bought beside the training: class counts for epsilon 0.01"
     assert last == "nothing was written or spent; leave out --dry-run to train"
@@ -231,7 +231,7 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize("epsilon, count, word", [
     (1.0, 60_000, "like"), (0.01, 60_000, "other"), (1.0, 24, "other"), (3.0, 10_000, "like")])
 def test_results_far_from_the_users_are_not_called_like(epsilon, count, word):
-    lines = rehearsal.like_data("mixture", "images", epsilon, count)
+    lines = lifecycle.like_data("mixture", "images", epsilon, count)
     assert all(line.startswith(f"on {word} data: ") for line in lines)
     assert "(60,000 images of 28 x 28 x 1)" in lines[0]
 

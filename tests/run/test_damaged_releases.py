@@ -24,10 +24,10 @@ from dpgen_jax import account, compare, evaluate, sample
 from dpgen_jax.core import config
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.evaluation import membership, report
+from dpgen_jax.evaluation import assessment, membership, report
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.release import bundle, contents
+from dpgen_jax.release import bundle
 
 sys.path.append(str(Path(__file__).parents[1] / "report"))
 import report_examples as examples
@@ -221,7 +221,7 @@ def test_what_gives_no_privacy_can_be_read(tmp_path):
     used(root)
     found = examples.image_metrics(release=examples.privacy(epsilon="inf"))
     (root / "metrics.json").write_text(json.dumps(found))
-    assert contents.metrics(root / "metrics.json")["release"]["epsilon"] == math.inf
+    assert assessment.load(root / "metrics.json")["release"]["epsilon"] == math.inf
 
 
 def test_json_is_read_as_it_is_written(tmp_path):

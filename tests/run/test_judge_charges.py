@@ -16,7 +16,7 @@ from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import lifecycle, monitor, rehearsal, side_releases
+from dpgen_jax.run import lifecycle, monitor, side_releases
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 NAMES = ((EpsilonDeltaEvent(0.5, 1e-5, "discrete-laplace categories"), 1),)
@@ -71,7 +71,7 @@ def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monke
     costs = iter([(), NAMES])
     monkeypatch.setattr(monitor, "judging_cost", lambda *_: next(costs))
     with pytest.raises(UserError, match="went on while this one started"):
-        rehearsal.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
+        lifecycle.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
                            lambda line: None)
 
 

@@ -15,13 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import data, methods
+from dpgen_jax import methods
 from dpgen_jax.aggregation.noise import SeededBits
 from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder.leaks import Word
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import DataOptions, to_json
-from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records, UserError
 from dpgen_jax.data import Dataset
@@ -32,7 +31,7 @@ from dpgen_jax.private import interference
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.records import Partition
 from dpgen_jax.release import contents
-from dpgen_jax.run import planning, reading, undeclared
+from dpgen_jax.run import planning, reading
 
 CHANGED, BESIDE, ROUNDS = 3, 2, 2
 """Records that are changed one after the other, units visited in addition to theirs, and rounds of
@@ -87,18 +86,9 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
 def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
     """The data set as the run read it, and the configuration that goes with it."""
     place, _ = reading.with_kind(place)
-    kind = place.partition(":")[0]
-    before = Request(data=undeclared.with_answer(folder.request.data, folder.root)).options()
-    options = dataclasses.replace(options, **{
-        name: value for name, value in vars(before).items()
-        if getattr(options, name) in (None, False)})
-    options = reading.as_read(options, reading.noted_options(folder.root), kind)
-    spec = contents.spec(folder.config["spec"])
-    source = data.SOURCES.get(kind)
-    if (source and not source.sized and options.image_size is None
-            and isinstance(spec, ImageSpec)):
-        options = dataclasses.replace(options, image_size=spec.height)
-    dataset = data.load(place, **vars(options))
+    options = reading.stated_options(folder.root, folder.request, options)
+    dataset = reading.load_as_noted(place, options, reading.noted_options(folder.root),
+                                    contents.spec(folder.config["spec"]))
     if dataset.clients is None and folder.method_config.protects_clients:
         return planning.federated(dataset, folder.method_config,
                                   folder.mechanism.n_units, folder.request.alpha)

@@ -89,7 +89,7 @@ def towards_zero(vectors: Array, noise: Array, size: Array | int) -> Array:
 
 
 def quantiles(shares: Array, levels: int) -> Array:
-    """Returns where a noisy histogram of [0, 1] has its quantiles.
+    """Returns where a noisy histogram of [0, 1] has its quantiles: float32 [Q], rising.
 
     The cumulative sum of noisy shares is made to rise, which costs less than to cut each share at
     0. The mass of the first bin lies at 0 and that of the last at 1: background and full ink.
@@ -97,9 +97,6 @@ def quantiles(shares: Array, levels: int) -> Array:
     Args:
         shares: float32 [T], noisy.
         levels: Q quantiles, at (i + 1/2) / Q.
-
-    Returns:
-        float32 [Q], rising.
     """
     bins = len(shares)
     total = jnp.clip(jax.lax.cummax(jnp.cumsum(shares)), 0, 1)
@@ -593,14 +590,11 @@ def low(model: PyTree, key: Array, labels: Array) -> Array:
 
 def sample_images(s: Sizes, model: PyTree, key: Array, labels: Array, spec: ImageSpec, warp: float
                   ) -> Array:
-    """Draws images.
+    """Draws images: float32 [N, H, W, ch] in [0, 1].
 
     Args:
         model: As `toned` returns it.
         labels: int32 [N].
-
-    Returns:
-        float32 [N, H, W, ch] in [0, 1].
     """
     k_draw, k_warp = jax.random.split(key)
     images = jnp.interp(unshaded(s, model, k_draw, labels, spec), model["raw"], model["shade"])

@@ -168,15 +168,12 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
 
 def inside(model: Model, node: Array, bins: Array, of_cell: Array, within: Array
            ) -> tuple[Array, Array]:
-    """Draws the cells of a column and the values in them.
+    """Draws the cells of a column and the values in them: int32 [N] and float32 [N].
 
     Args:
         bins: int32 [N], the bins that were drawn.
         of_cell: [N], uniform, for the cells.
         within: [N], uniform, for the places in the cells.
-
-    Returns:
-        int32 [N] and float32 [N].
     """
     among = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
     cell = sampled_places(jnp.cumsum(among * model["fine"][node], -1)[bins], of_cell)
@@ -439,7 +436,7 @@ def alike(total: Array, is_number: Array) -> Array:
 
 def expected_deviations(deviation: Array, noise: Array, size: Array, total: Array,
                         is_number: Array) -> Array:
-    """Returns the expected deviations, given noisy ones.
+    """Returns the expected deviations, given noisy ones: [d, C, B].
 
     Args:
         deviation: [d, C, B], noisy masses of a class, less those of all times its share.
@@ -447,9 +444,6 @@ def expected_deviations(deviation: Array, noise: Array, size: Array, total: Arra
         size: [C], shares of the classes.
         total: [d, B], masses of the bins of all records.
         is_number: bool [d, B], whether a bin is a part of a range.
-
-    Returns:
-        [d, C, B].
     """
     power, axes = jnp.linalg.eigh(total[:, :, None] * alike(total, is_number) * total[:, None])
     along = jnp.einsum("dbk,dcb->dck", axes, deviation)

@@ -1,10 +1,15 @@
-"""Run folders of version 0.1.0, which keep the words of a command: a request of these words."""
+"""Run folders on the command line: which one a word names, and the request that began it.
+
+Folders of version 0.1.0 keep the words of a command, which are parsed into a request.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-from dpgen_jax.core.errors import UserError
+from dpgen_jax import methods
+from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.run import reading, undeclared
@@ -59,3 +64,32 @@ def _without_removed(method: str, words: list[str], root: Path) -> list[str]:
                 method == "pategan" and word.startswith(("--frequencies", "--step-size")))
         kept += [word] * (not is_removed)
     return kept
+
+
+def folder_of(word: str) -> Path | None:
+    """Returns the folder that a word names, or None where it is the name of a method.
+
+    Args:
+        word: The first word of the command; the name of a method wins over a folder.
+
+    Raises:
+        UserError: It is neither; with the method or the folder that is named most like it.
+    """
+    path = Path(word)
+    if word in methods.NAMES:
+        return None
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise UserError(f"{word} is a file; name the folder of a run")
+    likely = nearest(word, [*methods.NAMES, *_folders_beside(path)])
+    raise UserError(f"there is no folder {word!r}, and no method of that name{likely}; methods: "
+                    f"{', '.join(methods.NAMES)}")
+
+
+def _folders_beside(path: Path) -> list[str]:
+    """Sibling folders, as they would be typed, to suggest in an error."""
+    with contextlib.suppress(OSError):
+        return sorted(str(path.parent / other.name) for other in path.parent.iterdir()
+                      if other.is_dir())
+    return []
