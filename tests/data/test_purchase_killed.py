@@ -10,7 +10,7 @@ import runs
 from test_newcomer import QUICK
 from test_table_purchase import HEADER, ROWS
 
-from dpgen_jax import account, evaluate, export, sample, train
+from dpgen_jax import account, evaluate, sample, train
 from dpgen_jax.accountant import journal
 from dpgen_jax.audit.findings import Verdict
 from dpgen_jax.audit.folder import of_folder
@@ -95,8 +95,6 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     account.command(["run"])
     assert capsys.readouterr().out.count("survey ") == 3
     sample.command(["run", "--n", "20", "--out", "rows.csv"])
-    export.command(["run", "--out", "alone"])
-    assert (tmp_path / "alone/privacy.json").is_file()
     rows = parsing.read_csv(tmp_path / "rows.csv")
     assert coded(schema.read("run/schema.yaml"), rows).codes.shape == (20, HEADER.count(","))
     assert (tmp_path / "run").rename(tmp_path / "moved")
