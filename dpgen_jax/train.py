@@ -26,7 +26,7 @@ def command(argv: list[str]) -> int | None:
         train_flags.parse(parser.split_method(argv, "")[0] or choice.DEMONSTRATION[0], ["--help"])
     terminal.use_all_cores()
     call = train_flags.call(argv)
-    hosts.start(call.meeting, call.words)
+    hosts.start(call.meeting, call.stated)
     with hosts.alive():
         return trained(call)
 

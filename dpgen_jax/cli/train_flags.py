@@ -86,13 +86,13 @@ class Call:
         request: What was stated of the training.
         dry_run: Whether it is only rehearsed.
         meeting: Where the processes of the run meet.
-        words: The flags that were stated, which must be the same for all processes.
+        stated: The options that were stated, by field, which the processes of a run compare.
     """
 
     request: Request
     dry_run: bool
     meeting: Hosts
-    words: tuple[str, ...]
+    stated: dict[str, str]
 
 
 def call(argv: Sequence[str]) -> Call:
@@ -123,7 +123,7 @@ def call(argv: Sequence[str]) -> Call:
     if root is not None:
         fields |= {"out": root, "resume": True}
     request = before.changed(**fields)
-    return Call(request, args.dry_run, args.meeting, (method, *_said(stated)))
+    return Call(request, args.dry_run, args.meeting, {"method": method} | _options(stated))
 
 
 def parse(method: str, words: Sequence[str], before: Request = NOTHING
@@ -186,11 +186,11 @@ def _resumed(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
     return (Path(root), argv[:at] + argv[at + length:]) if root else (None, argv)
 
 
-def _said(stated: Mapping[str, Any], before: str = "--") -> list[str]:
-    """The flags that were stated, with their values."""
-    said = []
+def _options(stated: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """The options that were stated, by field, with their values as texts."""
+    options: dict[str, str] = {}
     for name, value in stated.items():
         part = "" if name in ("config", "data", "monitor", "runtime", "meeting") else f"{name}."
-        said += (_said(value, before + part) if isinstance(value, dict) else
-                 [f"{before}{name}={value}".replace("_", "-")])
-    return said
+        options |= (_options(value, before + part) if isinstance(value, dict) else
+                    {before + name: str(value)})
+    return options
