@@ -258,7 +258,8 @@ def test_options_are_named_for_whichever_front_end_asks(path):
 
 
 def test_a_flag_in_a_string_is_seen():
-    assert flags_in_strings('def f():\n    """As --a."""\n    raise UserError(f"pass --size {n}")') == 1
+    source = 'def f():\n    """As --a."""\n    raise UserError(f"pass --size {n}")'
+    assert flags_in_strings(source) == 1
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.startswith(PUBLIC_SIDE)])
