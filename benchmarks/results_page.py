@@ -23,7 +23,7 @@ import jinja2
 from benchmarks import accelerator, audits, scenes, systems
 from benchmarks.common import DATA_NAMES, ROOT, load, markdown, pm_of, results
 from benchmarks.papers import page as papers
-from benchmarks.papers import registry
+from benchmarks.papers import registry, rows
 from benchmarks.sweep import cells
 from benchmarks.sweep.published import SWEEPS
 from benchmarks.systems import shown_name, system_row, system_rows
@@ -422,7 +422,8 @@ def page(template: str) -> str:
     """Returns the text of a page. A name that no file holds is an error."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     text = (ROOT / template).read_text(encoding="utf-8")
-    return environment.from_string(text).render(figures(TEMPLATES[template]))
+    with rows.remembered():
+        return environment.from_string(text).render(figures(TEMPLATES[template]))
 
 
 def readme() -> str:

@@ -13,7 +13,8 @@ each figure is the median of at least three steps after a warm-up. Measured are
 - the largest resident memory of the process, beside the size of the teachers' state;
 - the time to trace and compile (the first call, of no steps), how often the block was compiled,
   and the entries of its dispatch cache, which on one device are two without a second compilation;
-- side by side, in turns in one process: a Python loop over teachers with one compiled function.
+- side by side, in turns in one process: a Python loop over teachers with one compiled function,
+  and `pmap` beside `shard_map`.
 
 CPU devices beyond one are simulated: they share the cores. The record is results/steps.json.
 
@@ -75,7 +76,7 @@ def published_flops(config: Config, spec: ImageSpec, records: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One configuration; of the kind "step", or "plain", which compares two ways."""
+    """One configuration; of the kind "step", or "plain" or "parallel", which compare two ways."""
 
     kind: str
     preset: str
@@ -140,7 +141,11 @@ def measure_beside(case: Case) -> dict[str, Any]:
       the same keys and noise.
     """
     layout, p = case.layout(), case.problem()
-    ways: dict[str, Any] = {"shard_map": p.library(layout), "plain": engine.PlainLoop(p)}
+    ways: dict[str, Any] = {"shard_map": p.library(layout)}
+    if case.kind == "plain":
+        ways["plain"] = engine.PlainLoop(p)
+    else:
+        ways["pmap"] = p.library(dataclasses.replace(layout, parallel="pmap"))
     timed = common.side_by_side({name: way.step for name, way in ways.items()}, case.repeats)
     (_, ours), (name, theirs) = timed.items()
     one, other = (jax.device_get(way.public.params) for way in ways.values())
@@ -353,7 +358,8 @@ def plan(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
               "devices": devices, **shared}
              for n, chunk, devices in itertools.product(args.teachers, args.chunk, args.devices)]
     pair = {"preset": args.preset, "teachers": args.beside, "chunk": args.chunk[0], **shared}
-    pairs = [{"kind": "plain", "devices": 1, **pair}]
+    pairs = [{"kind": "plain", "devices": 1, **pair},
+             *({"kind": "parallel", "devices": n, **pair} for n in args.devices)]
     return cases, pairs if args.beside else []
 
 

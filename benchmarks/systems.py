@@ -94,7 +94,6 @@ WITH_RELATIONS = tuple(name for name in METHODS if name in methods.NAMES and any
 
 def row_name(method: str, data: str, epsilon: float, full: bool = False, relation: str = REPLACE_ONE
              ) -> str:
-    """Return the name of a row's file, without its ending."""
     return (f"{method}-{data}-eps{epsilon:g}{'-full' * full}"
             f"{f'-{relation}' * (relation != REPLACE_ONE)}")
 
@@ -408,7 +407,6 @@ def system_rows(data: tuple[str, ...] = tuple(DATA), full: bool = False,
 
 
 def system_row(method: str, dataset: str, epsilon: float | str) -> dict[str, Any]:
-    """Returns the row of one system in the fast evaluation."""
     return next(row for row in system_rows() if (
         row["method"], row["dataset"], row["epsilon"]) == (method, dataset, epsilon))
 
@@ -454,7 +452,6 @@ def curves(data: str) -> Curves:
 
 
 def curves_table() -> str:
-    """Returns the accuracies behind the curves."""
     rows = [(common.DATA_NAMES[data], method, points) for data in DATA
             for method, points in curves(data).items()]
     epsilons = sorted({epsilon for _, _, points in rows for epsilon in points})

@@ -71,14 +71,14 @@ def _one(path: Path) -> Entry:
     if folder is None:
         raise UserError(f"{path} holds no evaluation/metrics.json; if it is a run, run "
                         f"{program('evaluate', path)} first")
-    metrics = assessment.load(folder / "metrics.json")
-    if metrics["kind"] == "classifier":
+    found = assessment.load(folder / "metrics.json")
+    if found.fact("kind") == "classifier":
         raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "
                         f"in {folder / 'metrics.json'}")
     picture = folder / "samples.png"
     grid = Figure("Synthetic images", "One row a class.", files.read_bytes(picture)
                   ) if picture.is_file() else None
-    return Entry(path.resolve().name, assessment.read(metrics), metrics["release"], grid)
+    return Entry(path.resolve().name, found, found.fact("release"), grid)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from dpgen_jax.private import records
 
 RECORD = 17
 OWNER = int(np.argwhere(records.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
-LAYOUTS = [(1, 1), (2, 2), (2, 8)]
+LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize("where", [
     pytest.param(small_datalens.layout(*parts), marks=marks)
-    for parts, marks in zip(LAYOUTS, ((), pytest.mark.slow, pytest.mark.long),
-                            strict=True)], ids=lambda w: f"{w.chunk}-{len(w.devices)}")
+    for parts, marks in zip(LAYOUTS, ((), pytest.mark.slow, pytest.mark.long, pytest.mark.long),
+                            strict=True)], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
 
 
 def neighbours(kind: str):

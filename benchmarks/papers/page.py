@@ -143,7 +143,6 @@ SYSTEMS, VOTES, METRICS = common.read_yaml(__file__, "names.yaml").values()
 
 
 def is_sweep(row: Row) -> bool:
-    """Return whether a row compares several settings."""
     return isinstance(row.work, Command) and row.work.module == "sweep"
 
 
@@ -313,7 +312,6 @@ HEAD = ("row", "paper", "others", "here", *APART, "epsilon", "steps", "memory", 
 
 
 def short(metric: str) -> str:
-    """Return what a table calls a metric."""
     cell, _, name = metric.rpartition(": ")
     plain = SHORT.get(name) or name.replace("gen2real.", "").replace(".accuracy", "")
     return f"{cell}: {plain}" if cell else plain
@@ -402,7 +400,6 @@ def missing(row: Row) -> list[str]:
 
 
 def others(row: Row) -> str:
-    """Return what others report of a row's system."""
     if not isinstance(row.work, Training) or not row.work.known():
         return ""
     work, epsilon = row.work, row.work.epsilon
@@ -439,12 +436,10 @@ def device(row: Row) -> str:
 
 
 def memory(name: str) -> str:
-    """Return the memory that the row of a name needs, in words."""
     return memory_text(ROWS[name])
 
 
 def hours_text(seconds: float) -> str:
-    """Return hours to a tenth; fewer are no zero."""
     return f"{seconds / 3600:.1f}" if seconds >= 180 else "<0.1"
 
 
@@ -456,7 +451,6 @@ def noted(row: Row) -> str:
 
 
 def line(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row in the table of its paper."""
     path = row.work.result() if row.measured() else None
     picture = row.name.split(":")[1] in PICTURES
     link = f"[json](../benchmarks/results/{path.name})" if path else ""

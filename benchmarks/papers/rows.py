@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,28 @@ VARIANTS = {
     "as-published": "the paper's schedule and accounting, which proves nothing (GS-WGAN and DPAC)",
 }
 """Suffixes of a row, behind "+": runs that show why a figure of a paper is missed."""
+
+
+_known: dict[Any, Any] | None = None
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[None]:
+    """Read results and work out names once each, while a page is written and nothing changes."""
+    global _known
+    _known = {}
+    try:
+        yield
+    finally:
+        _known = None
+
+
+def _once(key: Any, make: Callable[[], Any]) -> Any:
+    if _known is None:
+        return make()
+    if key not in _known:
+        _known[key] = make()
+    return _known[key]
 
 
 planned = functools.cache(complete)
@@ -153,6 +176,9 @@ class Training:
         return dataclasses.replace(config, critics_per_step=1, sigma=1.07)
 
     def name(self) -> str:
+        return _once(repr(self), self._name)
+
+    def _name(self) -> str:
         """Return the name of the run folder and of the results, with a digest of the request.
 
         A preset that is changed, in whatever field, has another name: its results are its own. So
@@ -168,7 +194,6 @@ class Training:
         return "-".join(word for word in words if word)
 
     def result(self) -> Path:
-        """Return the file of the results."""
         return common.RESULTS / f"papers-{self.name()}.json"
 
     def command(self, row: str) -> str:
@@ -217,8 +242,7 @@ class Nothing:
         return True
 
     def result(self) -> None:
-        """Return None: nothing is measured."""
-        return
+            return
 
     def command(self, row: str) -> str:
         return f"({self.why})"
@@ -249,6 +273,9 @@ class Row:
         return SOURCES[self.work.data]
 
     def results(self) -> dict[str, Any] | None:
+        return _once(self.name, self._results)
+
+    def _results(self) -> dict[str, Any] | None:
         """Return its results, or its entry where they are a list of several; None for none."""
         path = self.work.result() if self.work.known() else None
         if path is None or not path.exists():

@@ -62,7 +62,7 @@ def _without_removed(method: str, words: list[str], root: Path) -> list[str]:
     kept, is_removed = [], False
     for word in words:
         if word.startswith("--"):
-            is_removed = word.startswith(("--nearest.", "--parallel")) or (
+            is_removed = word.startswith("--nearest.") or (
                 method == "pategan" and word.startswith(("--frequencies", "--step-size")))
         kept += [word] * (not is_removed)
     return kept

@@ -49,6 +49,8 @@ class Runtime:
     """devices to use; 0: all, and of a CPU as many as the method is faster on"""
     chunk: int = 0
     """teachers in one batched product; 0: chosen for the device"""
+    parallel: Literal["shard_map", "pmap"] = "shard_map"
+    """how the per-device function is mapped over devices"""
     moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
     compute: Compute = "float32"

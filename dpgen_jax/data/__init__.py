@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dpgen_jax.data.base import Dataset, Uncovered
     from dpgen_jax.data.parts import without_empty_slots
-    from dpgen_jax.data.places import kind_of
     from dpgen_jax.data.sources import (
         RECORDED,
         SOURCES,
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
         Source,
         content,
         from_arrays,
+        kind_of,
         load,
         recorded,
         require_applicable,

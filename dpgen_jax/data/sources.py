@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
 from dpgen_jax.core.console import program
-from dpgen_jax.core.errors import option
-from dpgen_jax.core.files import Json, limited
+from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.files import Json, content_of, limited
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import parts, places, tfds
+from dpgen_jax.data import parts, tfds
 from dpgen_jax.data.base import (
     MAX_SIDE,
     MIN_SIDE,
@@ -24,17 +27,19 @@ from dpgen_jax.data.base import (
     assemble,
     declared_classes,
     fixed_classes,
+    locate,
+    shown,
     with_names,
 )
 from dpgen_jax.data.images import digits, files, npz, photographs
 from dpgen_jax.data.parts import without_empty_slots
-from dpgen_jax.data.places import kind_of, missing
 from dpgen_jax.data.table import frames, schema, subjects, tables
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
 
 IMAGE_OPTIONS = ("classes", "image_size")
+TABLE_OPTIONS = ("schema", "test_csv", "unit", "rows_per_unit", "label")
 RECORDED = ("attribute", "background", "image_size", "resize", "split", "per_class",
             "test_fraction", "unit", "rows_per_unit")
 """The options that decide which records a data set has and how they look: a run records them."""
@@ -49,12 +54,15 @@ class Source:
         place: The word for the text after the colon, as in DIR.
         options: The names of the options that it takes.
         sized: Whether its images have a size of their own; else the size is a choice.
+        content: From a place to a digest in hex of what its training records are read from, however
+            they are read, which is as private as they are; None where there is none.
     """
 
     load: Callable[..., Dataset]
     place: str = ""
     options: tuple[str, ...] = IMAGE_OPTIONS
     sized: bool = True
+    content: Callable[[str], str] | None = None
 
 
 def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
@@ -116,29 +124,54 @@ def _load_tfds(name: str, classes: int | None, image_size: int | None, download:
     return tfds.tfds(name, classes, image_size, download, schema_file=schema_file)
 
 
+def _of_file(place: str) -> str:
+    return content_of(locate(place))
+
+
+def _of_folder(place: str) -> str:
+    """Returns a digest of the names and sizes of all files in a folder, of links as they are.
+
+    Hidden ones are left out: a file manager makes some in each folder that it shows.
+    """
+    root, digest = locate(place), hashlib.sha256()
+    for folder, below, names in os.walk(root):
+        below[:] = _visible(below)  # the order in which they are walked through
+        for path in (Path(folder, name) for name in _visible(names)):
+            digest.update(repr((str(path.relative_to(root)), path.lstat().st_size)).encode())
+    return digest.hexdigest()
+
+
+def _of_name(name: str) -> str:
+    """Returns a digest of the name of a data set, whatever its version."""
+    return hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest()
+
+
+def _visible(names: list[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith("."))
+
+
 SOURCES = {
     "glyphs": Source(_load_glyphs, sized=False),
     "digits": Source(digits.digits),
     "breast_cancer": Source(tables.breast_cancer, options=()),
-    "idx": Source(digits.idx, "DIR"),
-    "npz": Source(npz.npz, "FILE"),
+    "idx": Source(digits.idx, "DIR", content=digits.idx_content),
+    "npz": Source(npz.npz, "FILE", content=_of_file),
     "folder": Source(files.folder, "DIR",
                      (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize",
-                      "background")),
+                      "background"), content=files.content),
     "celeba": Source(photographs.celeba, "DIR",
                      ("attribute", *IMAGE_OPTIONS, "skip_bad", "resize", "split", "background"),
-                     sized=False),
+                     sized=False, content=_of_folder),
     "places365": Source(photographs.places365, "DIR",
                         ("attribute", *IMAGE_OPTIONS, "class_names", "skip_bad", "resize",
-                         "per_class", "background"), sized=False),
-    "cifar10": Source(photographs.cifar10, "DIR"),
-    "femnist": Source(digits.femnist, "FILE.h5"),
-    "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
-    "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
-                                        "label")),
-    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
-                                              "label")),
-    "adult": Source(tables.adult, "DIR", ()),
+                         "per_class", "background"), sized=False, content=_of_folder),
+    "cifar10": Source(photographs.cifar10, "DIR", content=_of_folder),
+    "femnist": Source(digits.femnist, "FILE.h5", content=_of_file),
+    "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema"),
+                   content=_of_name),
+    "csv": Source(_load_csv, "FILE", TABLE_OPTIONS, content=_of_file),
+    "parquet": Source(_load_parquet, "FILE", TABLE_OPTIONS, content=_of_file),
+    "adult": Source(tables.adult, "DIR", (), content=_of_folder),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
 
@@ -218,21 +251,16 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         require_applicable(kind, options)
         at = [place] if place else []
         data = with_names(source.load(*at, *(options[name] for name in source.options)), names)
-        known = data.content or places.content(kind, place)
+        known = data.content or _content(kind, place)
         data = dataclasses.replace(data, content=known, options=recorded(
             kind, {**options, "test_fraction": test_fraction}))
         return parts.hold_out(data, test_fraction) if test_fraction else data
 
 
 def require_applicable(kind: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that a kind of data set does not take.
+    """Refuses options that a kind of data set, a key of `SOURCES`, does not take.
 
-    Args:
-        kind: The kind, a key of `SOURCES`.
-        options: The options by name, of which those that are None, False or empty are not stated.
-
-    Raises:
-        UserError: One is stated.
+    Options that are None, False or empty are not stated.
     """
     accepted = {*SOURCES[kind].options, "test_fraction", "max_gb"}
     accepted |= {"class_names"} if "classes" in accepted else set()
@@ -242,12 +270,7 @@ def require_applicable(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def recorded(kind: str, options: Mapping[str, Any]) -> Json:
-    """Returns the options that a run records: those that decide which records there are.
-
-    Args:
-        kind: The kind of data set.
-        options: The options by name.
-    """
+    """Returns the options that a run records: those that decide which records there are."""
     return {"kind": kind} | {name: options[name] for name in RECORDED
                              if options.get(name) is not None}
 
@@ -255,17 +278,15 @@ def recorded(kind: str, options: Mapping[str, Any]) -> Json:
 def content(spec: str) -> str:
     """Returns a digest of what the training records of a data set are read from.
 
-    Args:
-        spec: As `load` takes it.
-
-    Returns:
-        The digest, as private as the records; nothing where none is known.
-
-    Raises:
-        UserError: A file is missing.
+    It is as private as the records, and empty where none is known.
     """
     kind, _, place = _parted(spec)
-    return places.content(kind, place)
+    return _content(kind, place)
+
+
+def _content(kind: str, place: str) -> str:
+    source = SOURCES.get(kind)
+    return source.content(place) if source and source.content else ""
 
 
 def _parted(spec: str) -> tuple[str, str, str]:
@@ -274,6 +295,54 @@ def _parted(spec: str) -> tuple[str, str, str]:
     if spec and kind not in SOURCES and (lying := kind_of(spec)):
         return lying, ":", spec
     return kind, colon, place
+
+
+ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".npz": "npz", ".h5": "femnist"}
+"""The kind of data set of a file, by the end of its name."""
+MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
+         "list_attr_celeba.txt": "celeba", "data_batch_1.bin": "cifar10", "data_batch_1": "cifar10"}
+"""The kind of data set of a folder, by a file that it holds."""
+
+
+def kind_of(text: str) -> str:
+    """Returns the kind of the data set that lies at a path; empty where nothing lies there.
+
+    A UserError where what lies there is no data set that can be read.
+    """
+    try:
+        path = locate(text)
+    except UserError:
+        return ""
+    if path.is_dir():
+        kind = next((kind for name, kind in MARKS.items() if (path / name).exists()), "")
+        kind = kind or ("folder" if _has_class_folders(path) else "")
+        wanted = f"CLASS/IMAGE or train/CLASS/IMAGE with {files.ENDINGS}, or the files of MNIST"
+    else:
+        names = path.name.lower()
+        kind = next((kind for end, kind in ENDINGS.items() if names.endswith(end)), "")
+        wanted = f"a file that ends in {', '.join(ENDINGS)}"
+    if not kind:
+        raise UserError(f"{shown(path)} is no data set that can be read; expected {wanted}")
+    return kind
+
+
+def _missing(text: str) -> str:
+    """Returns what is wrong with a text that is meant as a path; empty for another text."""
+    path = Path(text)
+    meant = ":" not in text and (path.suffix or len(path.parts) > 1 or text.endswith("/"))
+    if not (meant and text.isprintable()):
+        return ""
+    try:
+        beside = sorted(child.name for child in path.parent.iterdir())
+    except OSError:  # there is no such folder, or none that may be read
+        beside = []
+    return f"there is no file or folder {text!r} here{nearest(path.name, beside)}"
+
+
+def _has_class_folders(path: Path) -> bool:
+    """Whether a folder holds folders of images, or a folder `train` that does."""
+    root = path / "train" if files.subfolders(path / "train") else path
+    return any(files.listed(root / name) for name in files.subfolders(root))
 
 
 def _check_options(classes: int | None, image_size: int | None, channels: int | None) -> None:
@@ -303,12 +372,6 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
         x: Images [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1].
         y: Labels int [n].
         classes: The number of classes; where it is None it is read off the labels, and `uncovered`.
-
-    Returns:
-        The data set.
-
-    Raises:
-        UserError: As `load`.
     """
     if y is None:
         raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
@@ -334,5 +397,5 @@ def _unknown(spec: str, kind: str) -> str:
     close = difflib.get_close_matches(kind.lower(), by_kind, n=1)
     hint = f"did you mean {by_kind[close[0]]}? " if close else ""
     path = "" if ":" in spec else ", or the path of a file or folder that exists"
-    wrong = missing(spec) or f"unknown data set {spec!r}"
+    wrong = _missing(spec) or f"unknown data set {spec!r}"
     return f"{wrong}; {hint}known: {', '.join(SPECS)}{path}"

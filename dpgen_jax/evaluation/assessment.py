@@ -197,8 +197,8 @@ class MetricsJson(TypedDict, total=False):
     seeds: int
 
 
-def load(path: Path) -> Json:
-    """Return the content of metrics.json, in which all scores must be finite numbers.
+def load(path: Path) -> Assessment:
+    """Read a file metrics.json, in which all scores must be finite numbers.
 
     Raises:
         UserError: It is missing or damaged.
@@ -212,7 +212,7 @@ def load(path: Path) -> Json:
             score = contents.checked(ScoreJson, part, path, mend)
             if not math.isfinite(score["mean"] + (score.get("std") or 0)):
                 raise UserError(f"{path} is damaged: a score is infinite; {mend}")
-    return measured
+    return read(measured)
 
 
 def _dicts(value: object) -> list[Json]:

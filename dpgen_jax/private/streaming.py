@@ -222,7 +222,9 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
         for place in layout.local:
             low, high = max(first - place * per, 0), min(last - place * per, per)
             if low < high:
-                pieces.append(np.asarray(shards[layout.devices[place]][low:high]))
+                rows = shards[layout.devices[place]]
+                rows = rows if layout.parallel == "shard_map" else rows[0]
+                pieces.append(np.asarray(rows[low:high]))
         return np.concatenate(pieces)
 
     start, stop = layout.local_units
@@ -271,8 +273,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     for d, (at, device) in enumerate(places):
         ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), device)
         per_device[d] = dataclasses.replace(per_device[d], id=ids)
-    return Private(jax.tree.map(lambda *shards: jax.make_array_from_single_device_arrays(
-        (layout.padded, *shards[0].shape[1:]), layout.by_unit, list(shards)), *per_device))
+    return Private(jax.tree.map(lambda *shards: _join(shards, layout), *per_device))
 
 
 def like(method: Method, count: int) -> Private[Units]:
@@ -302,3 +303,11 @@ def _write(units: Units, rows: Units, at: int) -> Units:
     """Writes rows of units in place, from row `at` on; the first argument is used up."""
     return jax.tree.map(lambda a, new: jax.lax.dynamic_update_slice_in_dim(a, new, at, 0),
                         units, rows)
+
+
+def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
+    """Returns one sharded array made of the devices' own arrays, without a copy."""
+    if layout.parallel == "pmap":
+        shards = tuple(shard[None] for shard in shards)
+    shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])
+    return jax.make_array_from_single_device_arrays(shape, layout.by_unit, list(shards))

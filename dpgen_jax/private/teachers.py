@@ -23,6 +23,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     EMPTY,
     Array,
@@ -88,6 +89,7 @@ class Layout:
 
     Attributes:
         chunk: Units that are queried at once.
+        parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
         n_cohorts: Of the mechanism's schedule.
         sampled: Whether units are sampled into places.
         slab: Units that are on the devices at a time, a multiple of chunk x devices, where the
@@ -102,6 +104,7 @@ class Layout:
     n_units: int
     chunk: int
     devices: tuple[jax.Device, ...]
+    parallel: str = "shard_map"
     n_cohorts: int = 1
     sampled: bool = False
     slab: int = 0
@@ -109,8 +112,13 @@ class Layout:
     pretrained: int = 0
 
     def __post_init__(self) -> None:
+        if self.parallel not in ("shard_map", "pmap"):
+            raise UserError(f"parallel is {self.parallel!r}; use 'shard_map' or 'pmap'")
         if self.chunk < 1 or not self.devices:
             raise UserError(f"chunk {self.chunk} on {len(self.devices)} devices; at least 1 each")
+        if self.slab and self.parallel == "pmap":
+            raise UserError(f"{option('parallel', 'pmap')} keeps the state of units on the "
+                            f"devices; leave it out with {option('state', 'host')} or disk")
         if self.slab % (self.chunk * len(self.devices)):
             raise ValueError(f"slabs of {self.slab} units, in chunks of {self.chunk} on "
                              f"{len(self.devices)} devices")
@@ -156,6 +164,20 @@ class Layout:
         """The units whose records this process needs, as `local_units`; None, all, if sampled."""
         return None if self.sampled else self.local_units
 
+    def fold(self, tree: PyTree) -> PyTree:
+        """Returns a tree of [U, ...] leaves in the form that the per-device function takes.
+
+        `pmap` wants [devices, U / devices, ...]; `shard_map` takes them as they are.
+
+        The tree is used up.
+        """
+        if self.parallel == "shard_map":
+            return tree
+        shape = (len(self.devices), self.padded // len(self.devices))
+        fold = jax.jit(lambda t: jax.tree.map(lambda a: a.reshape(shape + a.shape[1:]), t),
+                       out_shardings=self.by_unit, donate_argnums=0)
+        return fold(tree)
+
     @property
     def replicated(self) -> NamedSharding:
         """The sharding of arrays that every device has as a whole."""
@@ -170,6 +192,9 @@ def padded_rows(array: np.ndarray, layout: Layout) -> np.ndarray:
 
 def spread(array: np.ndarray, layout: Layout) -> Array:
     """Puts an array [k devices, ...] on the devices, as the per-device function takes it."""
+    if layout.parallel == "pmap":
+        per = len(array) // len(layout.devices)  # no -1: an array may be empty
+        array = array.reshape(len(layout.devices), per, *array.shape[1:])
     return put(array, layout.by_unit)
 
 
@@ -210,7 +235,13 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
         out_by_unit: Likewise for the (tuple of) results.
         donate: Arguments that are updated in place.
     """
-    return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+    if layout.parallel == "shard_map":
+        return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+    mapped = jax.pmap(_filled(local), axis_name=AXIS, devices=layout.devices,
+                      donate_argnums=donate,
+                      in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
+                      out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
+    return lambda *args: mapped(*_without_empty(args, by_unit, lambda shape: shape[1:]))
 
 
 def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
@@ -229,7 +260,8 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
 
     @functools.wraps(local)
     def call(*args: PyTree) -> PyTree:
-        return mapped(*_without_empty(args, by_unit, len(layout.devices)))
+        return mapped(*_without_empty(args, by_unit, lambda shape: (
+            shape[0] // len(layout.devices), *shape[1:])))
 
     return call
 
@@ -249,14 +281,17 @@ class _Empty:
     dtype: Any
 
 
-def _without_empty(args: tuple, by_unit: tuple[bool, ...], devices: int) -> tuple:
-    """Returns arguments with an `_Empty`, of a device's shape, for each array without entries."""
+def _without_empty(args: tuple, by_unit: tuple[bool, ...],
+                   on_one: Callable[[tuple[int, ...]], tuple[int, ...]]) -> tuple:
+    """Returns arguments with an `_Empty` for each array without entries.
+
+    `on_one` takes the shape of an array by unit to that of a device's part.
+    """
     def one(leaf: Array, split: bool) -> Array | _Empty:
         if np.size(leaf):
             return leaf
         kind = jax.typeof(leaf)
-        parts = devices if split else 1
-        return _Empty((kind.shape[0] // parts, *kind.shape[1:]), kind.dtype)
+        return _Empty(on_one(kind.shape) if split else kind.shape, kind.dtype)
 
     return tuple(jax.tree.map(functools.partial(one, split=split), arg)
                  for arg, split in zip(args, by_unit, strict=True))
@@ -302,7 +337,7 @@ def one_unit(method: Method, key: Array, unit_id: Array) -> Units:
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
     """Initialises all units on their devices, one by one: no second copy of the state."""
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
-    return compile_stack(method, layout)(key_data(key, layout), ids)
+    return layout.fold(compile_stack(method, layout)(key_data(key, layout), ids))
 
 
 def key_data(key: Array, layout: Layout) -> Array:
@@ -361,7 +396,7 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
             raise ValueError(f"records of {len(array)} units for {last - first} places")
         return array if layout.slab else put(array, layout.by_unit, first, layout.padded)
 
-    return Private(jax.tree.map(one, unseal(records)))
+    return Private(layout.fold(jax.tree.map(one, unseal(records))))
 
 
 def meet(layout: Layout) -> None:

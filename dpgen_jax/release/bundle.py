@@ -77,33 +77,6 @@ def compiled_model(method: str, config: MethodConfig, spec: Spec) -> Callable[..
     return jax.jit(function)
 
 
-def drawing(method: str, config: MethodConfig, spec: Spec, arrays: dict[str, Any], seed: int
-            ) -> Callable[[int, np.ndarray], np.ndarray]:
-    """Returns the function that draws the records of a generator, `CHUNK` or fewer at a time.
-
-    Args:
-        method: The name of the method.
-        config: Its complete configuration.
-        spec: The schema of the records.
-        arrays: The model.
-        seed: Below `SEEDS`.
-
-    Returns:
-        From the number of records drawn before, and labels int32 [n], to records float32 [n, ...].
-    """
-    key, sampler = jax.random.key(seed), compiled_model(method, config, spec)
-
-    def draw(start: int, labels: np.ndarray) -> np.ndarray:
-        # Padded to a fixed shape: compiled once, and a record does not depend on how many are
-        # asked for.
-        padded = np.zeros(CHUNK, np.int32)
-        padded[:len(labels)] = labels
-        made = sampler(arrays, key_at(jax.random.fold_in, key, start), padded)
-        return np.asarray(made)[:len(labels)]
-
-    return draw
-
-
 def parse_arrays(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]
                  ) -> dict[str, Any]:
     """Reads the arrays of a release, a nested dict, from the contents of its file.
@@ -409,7 +382,17 @@ class Release:
         wanted = sampling.parse_conditions(where, self.spec)
         made = sampling.narrowed(built_model(self.method, self.config, self.spec), self.model,
                                  self.class_shares, wanted)
-        draw = drawing(self.method, self.config, self.spec, made.model, seed)
+        key = jax.random.key(seed)
+        sample = compiled_model(self.method, self.config, self.spec)
+
+        def draw(start: int, labels: np.ndarray) -> np.ndarray:
+            # Padded to a fixed shape: compiled once, and a record does not depend on how many are
+            # drawn.
+            padded = np.zeros(CHUNK, np.int32)
+            padded[:len(labels)] = labels
+            drawn = sample(made.model, key_at(jax.random.fold_in, key, start), padded)
+            return np.asarray(drawn)[:len(labels)]
+
         source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,
                         made.share)
         return Sampler(source, wanted, n, self._numbers(labels), seed, max_tries)

@@ -353,6 +353,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     available = jax.local_devices()
     if runtime.devices > len(available):
         raise UserError(f"{option('devices', runtime.devices)}: only {len(available)} are there")
+    if runtime.parallel == "pmap" and hosts.count() > 1:
+        raise UserError(f"{option('parallel', 'pmap')} is for one process; leave it out")
     if runtime.state != "device" and hosts.count() > 1:
         raise UserError(f"{option('state', runtime.state)} is for one process; leave it out, or "
                         "start one")
@@ -382,7 +384,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         cache_bytes = 2**23 if on_cpu else 2**29
         best = max(1, min(best if on_cpu else 2048, cache_bytes // message_bytes, batch_capacity))
     chunk = runtime.chunk or best
-    layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices,
+    layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices, runtime.parallel,
                              mechanism.schedule.n_cohorts, batch_capacity is not None,
                              pretrained=0 if runtime.chunk else pretrained)
     if runtime.state == "device":

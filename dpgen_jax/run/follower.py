@@ -91,7 +91,7 @@ def _layout(plan: Plan) -> str:
     """Returns the layout of units and what they keep, as this process has chosen."""
     layout = plan.layout
     return str((layout.n_units, layout.chunk, layout.padded, layout.n_cohorts, layout.sampled,
-                layout.slab, layout.pretrained_at_once, len(layout.devices),
+                layout.slab, layout.pretrained_at_once, layout.parallel, len(layout.devices),
                 plan.request.runtime.moments, layout.devices[0].platform))
 
 

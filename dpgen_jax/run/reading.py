@@ -133,7 +133,8 @@ def of_table(request: Request, table: Table, rehearsing: bool = False,
 def _encoded(request: Request, read: missing.Entries, options: DataOptions) -> Dataset:
     """The data set of cells that were read for a purchase."""
     table, unit = read.table, _unit(options)
-    dataset = table.encoded(read.cells, read.test, str(options.schema), unit)
+    with files.limited(options.max_gb):
+        dataset = table.encoded(read.cells, read.test, str(options.schema), unit)
     if table.kind == raw.FRAME:
         return dataclasses.replace(dataset, content=table.content)
     return _with_held_out(dataclasses.replace(

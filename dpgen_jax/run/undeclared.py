@@ -96,11 +96,11 @@ def with_answer(options: Json, root: Path) -> Json:
         UserError: The answer is damaged.
     """
     answer = stored(root)
+    bought, stated = RunFolder(root).schema, options.get("schema")
     if answer is None or RunFolder(root).waiting:
         return options
-    if answer.class_names:
-        return options | {"class_names": answer.class_names}
-    bought, stated = RunFolder(root).schema, options.get("schema")
+    if not bought.is_file():
+        return ({"class_names": answer.class_names} if answer.class_names else {}) | options
     if isinstance(stated, str) and exists(stated) and _columns(stated) >= _columns(str(bought)):
         return options  # the run went on with another schema, which declares every column
     return {name: value for name, value in options.items() if name != "label"} | {

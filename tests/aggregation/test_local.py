@@ -211,7 +211,7 @@ def by_hand():
 
 
 @pytest.mark.parametrize(("parts", "per_call"), [
-    ((1, 1), 0), ((1, 1), 4), ((2, 1), 0), ((1, 2), 0), ((1, 8), 0), ((2, 2), 3)], ids=str)
+    ((1, 1), 0), ((1, 1), 4), ((2, 1), 0), ((1, 2), 0), ((1, 8), 0), ((2, 2, "pmap"), 3)], ids=str)
 def test_a_run_is_its_clients_one_by_one(tmp_path, parts, per_call):
     where = adversary.layout(*parts[:2], *parts[2:], units=CLIENTS, n_cohorts=GROUPS)
     state, ledger = adversary.train(tmp_path / "ledger", METHOD, adversary.neighbours()[0], where,

@@ -37,7 +37,7 @@ class FakeRelease:
     classifies = False
     model = None
 
-    def sample(self, n, labels=None, seed=None):
+    def arrays(self, n, labels=None, seed=None):
         x, y = table(n, seed)
         return transform.decode(SPEC, x), y
 

@@ -34,8 +34,9 @@ def images(n: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 256, (n, *SPEC.shape), dtype=np.uint8), rng.integers(0, 3, n)
 
 
-def layout(chunk: int = 2, devices: int = 1, units: int = CONFIG.teachers) -> teachers.Layout:
-    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]))
+def layout(chunk: int = 2, devices: int = 1, parallel: str = "shard_map",
+           units: int = CONFIG.teachers) -> teachers.Layout:
+    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel)
 
 
 def placed(x, y, where: teachers.Layout, spec: ImageSpec = SPEC):

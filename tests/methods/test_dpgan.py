@@ -36,9 +36,9 @@ METHOD = dpgan.build(CONFIG, small_datalens.SPEC)
 block = functools.cache(loop.compile_block)
 
 
-def where(chunk=4, devices=1):
+def where(chunk=4, devices=1, parallel="shard_map"):
     return teachers.Layout(METHOD.mechanism.schedule.batch_capacity, chunk,
-                           tuple(jax.devices()[:devices]), 1, True)
+                           tuple(jax.devices()[:devices]), parallel, 1, True)
 
 
 def placed(x, y, layout):
@@ -56,6 +56,8 @@ def begun(method, layout):
 
 
 def start(method, layout):
+    if layout.parallel == "pmap":
+        return loop.initial_state(method, jax.random.key(0), layout)
     (public, units), key = begun(method, layout)
     return loop.State(jax.device_put(public, layout.replicated),
                       Private(jax.device_put(units, layout.by_unit)), key)
@@ -85,9 +87,9 @@ COUNTED = counted(METHOD)
 
 
 @functools.cache
-def round_0(chunk=4, devices=1):
+def round_0(chunk=4, devices=1, parallel="shard_map"):
     x, y = small_datalens.images(N)
-    (inner, released), who = first_step(x, y, where(chunk, devices), COUNTED)
+    (inner, released), who = first_step(x, y, where(chunk, devices, parallel), COUNTED)
     return inner, released, who
 
 
@@ -114,8 +116,9 @@ def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
 
 
 @pytest.mark.parametrize("layout", [
-    pytest.param((3, 2), marks=pytest.mark.slow),
-    pytest.param((1, 1), marks=pytest.mark.long)])
+    pytest.param((3, 2, "shard_map"), marks=pytest.mark.slow),
+    pytest.param((1, 1, "shard_map"), marks=pytest.mark.long),
+    pytest.param((2, 2, "pmap"), marks=pytest.mark.long)])
 def test_how_sampled_records_lie_on_devices_changes_nothing(layout):
     _, released, _ = round_0()
     np.testing.assert_allclose(round_0(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)

@@ -156,10 +156,10 @@ def owner(units: int = UNITS) -> int:
     return int(np.argwhere(dealt(units).index == CANARY)[0][0])
 
 
-def layout(chunk: int = 2, devices: int = 1, units: int = UNITS,
+def layout(chunk: int = 2, devices: int = 1, parallel: Any = "shard_map", units: int = UNITS,
            n_cohorts: int = 1) -> teachers.Layout:
     """A layout of the units."""
-    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), n_cohorts)
+    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel, n_cohorts)
 
 
 def placed(data: Data, where: teachers.Layout, deal: records.Partition | None = None
@@ -175,6 +175,8 @@ def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units
     def one(array: Any) -> Array:
         array = np.concatenate([array, np.zeros((where.padded - len(array), *array.shape[1:]),
                                                 array.dtype)])
+        if where.parallel == "pmap":
+            array = array.reshape(len(where.devices), -1, *array.shape[1:])
         return jax.device_put(array, where.by_unit)
 
     ids = np.arange(where.padded, dtype=np.int32)

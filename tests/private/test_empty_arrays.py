@@ -15,6 +15,7 @@ from dpgen_jax.private.teachers import on_devices, sharded
 
 UNITS = 8
 NONE, NO_COLUMNS = np.zeros((3, 0), np.float32), jnp.zeros((2, 0))
+WAYS = [(1, "shard_map"), (2, "shard_map"), (8, "shard_map"), (2, "pmap")]
 
 
 def taken(traced):
@@ -40,17 +41,18 @@ def local(units, public, bits, n):
 def arguments(where):
     units = {"values": np.arange(UNITS, dtype=np.float32),
              "none": np.zeros((UNITS, 0, 2), np.uint8)}
-    return (jax.device_put(units, where.by_unit), np.float32(5),
+    return (where.fold(jax.device_put(units, where.by_unit)), np.float32(5),
             np.zeros((4, 0), np.uint8), 3)
 
 
-@pytest.mark.parametrize("devices", [1, 2, 8])
-def test_a_function_of_empty_arrays_computes_what_it_says(devices):
-    where = small_datalens.layout(1, devices, units=UNITS)
+@pytest.mark.parametrize(("devices", "parallel"), WAYS)
+def test_a_function_of_empty_arrays_computes_what_it_says(devices, parallel):
+    where = small_datalens.layout(1, devices, parallel, units=UNITS)
     call = on_devices(local, where, (True, False, False, False), (True, False), (0,))
     units, bits = call(*arguments(where))
     assert units["values"].ravel().tolist() == [5 + 3 + i for i in range(UNITS)]
-    assert (units["none"].shape, units["none"].dtype) == ((UNITS, 0, 2), jnp.uint8)
+    shape = (devices, UNITS // devices) if parallel == "pmap" else (UNITS,)
+    assert (units["none"].shape, units["none"].dtype) == ((*shape, 0, 2), jnp.uint8)
     assert (bits.shape, bits.dtype) == ((4, 0), jnp.uint8)
     units, _ = call(units, np.float32(0), bits, 0)  # its results are its arguments again
     assert units["values"].ravel().tolist() == [5 + 3 + i for i in range(UNITS)]

@@ -39,7 +39,8 @@ def finish(state):
 METHOD = adversary.build(n_units=COUNT, pretraining=Pretraining(STEPS, init, step, finish))
 DEAL = adversary.records.assign(15, COUNT, adversary.KEY)
 layouts = pytest.mark.parametrize("parts", [
-    (1, 1), (2, 1), (3, 1), (1, 2), (1, 8)], ids=str)
+    (1, 1, "shard_map"), (2, 1, "shard_map"), (3, 1, "shard_map"), (1, 2, "shard_map"),
+    (2, 2, "pmap"), (1, 8, "shard_map")], ids=str)
 
 
 def near(found, expected):
@@ -47,8 +48,8 @@ def near(found, expected):
                  found.state, expected.state)
 
 
-def layout(chunk=1, devices=1, n_cohorts=1):
-    return adversary.layout(chunk, devices, COUNT, n_cohorts)
+def layout(chunk=1, devices=1, parallel="shard_map", n_cohorts=1):
+    return adversary.layout(chunk, devices, parallel, COUNT, n_cohorts)
 
 
 def data(n=15):
@@ -130,7 +131,7 @@ def together(pretrained, chunk=1, devices=1, **fields):
 
 @pytest.mark.parametrize("where", [
     together(2), together(3, 2), together(99), together(1, 2), together(2, devices=2),
-    together(4, n_cohorts=COUNT), together(2, 2, 2)],
+    together(4, n_cohorts=COUNT), together(2, 2, 2, parallel="pmap")],
     ids=lambda where: f"{where.pretrained}, {where.chunk}, {len(where.devices)}, {where.n_cohorts}")
 def test_more_units_or_fewer_are_pretrained_at_once_than_are_queried(where):
     """The last ones at once may have some of those before them among them."""

@@ -130,7 +130,7 @@ def trained(path, where, stop=adversary.STEPS, state=None):
 
 
 def layout(n_cohorts=1, **fields):
-    return dataclasses.replace(adversary.layout(2, 1, COUNT, n_cohorts), **fields)
+    return dataclasses.replace(adversary.layout(2, 1, "shard_map", COUNT, n_cohorts), **fields)
 
 
 @pytest.mark.parametrize("n_cohorts", [1, 3])
@@ -225,6 +225,7 @@ def test_all_slabs_and_rounds_run_the_same_programs(tmp_path, monkeypatch, caplo
     assert counts[0] >= 3 and counts[1] == 0
 
 
-def test_a_slab_is_of_whole_chunks():
-    with pytest.raises(ValueError, match="slabs of 3 units"):
-        layout(slab=3)
+@pytest.mark.parametrize("fields", [{"slab": 3}, {"slab": 4, "parallel": "pmap"}])
+def test_layouts_that_cannot_be_are_refused(fields):
+    with pytest.raises((ValueError, UserError), match="slabs of 3 units|--parallel pmap keeps"):
+        layout(**fields)

@@ -221,7 +221,7 @@ def test_what_gives_no_privacy_can_be_read(tmp_path):
     used(root)
     found = examples.image_metrics(release=examples.privacy(epsilon="inf"))
     (root / "metrics.json").write_text(json.dumps(found))
-    assert assessment.load(root / "metrics.json")["release"]["epsilon"] == math.inf
+    assert assessment.load(root / "metrics.json").fact("release", "epsilon") == math.inf
 
 
 def test_json_is_read_as_it_is_written(tmp_path):

@@ -16,7 +16,7 @@ from dpgen_jax.core import files
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import parsing, schema
-from dpgen_jax.run import lifecycle, missing
+from dpgen_jax.run import lifecycle, missing, undeclared
 
 OPTIONS = {"epsilon": 10.0, "delta": 1e-5, "verbose": False}
 WORDS = ["--epsilon=10", "--delta=1e-5"]
@@ -186,3 +186,23 @@ def test_a_run_without_a_request_says_so(tmp_path):
     (tmp_path / "config.json").write_bytes(files.json_bytes({"typed": ["mixture"]}))
     with pytest.raises(UserError, match="does not say by which request it was started"):
         dg.resume(tmp_path)
+
+
+def test_a_run_says_how_its_data_were_read_with_what_it_bought(begun, tmp_path):
+    frame().to_csv(tmp_path / "cells.csv", index=False)
+    request, _ = dg.fit("cells.csv", label="late", out="run", **OPTIONS)
+    stated = request.stated.to_json()
+    assert stated["data"] == {"label": "late"} and stated["source"] == f"csv:{tmp_path}/cells.csv"
+    waiting = undeclared.with_answer(stated["data"], tmp_path / "run")
+    config = read_json(tmp_path / "run/config.json")
+    (tmp_path / "run/config.json").write_bytes(files.json_bytes(config | {"spec": {}}))
+    place = str(tmp_path / "run/schema.yaml")
+    assert waiting == {"label": "late"}
+    assert undeclared.with_answer(stated["data"], tmp_path / "run") == {"schema": place}
+    whole = tmp_path / "whole.yaml"
+    whole.write_bytes((tmp_path / "run/schema.yaml").read_bytes())
+    assert undeclared.with_answer({"schema": str(whole)}, tmp_path / "run") == {
+        "schema": str(whole)}
+    (tmp_path / "run/schema.yaml").rename(tmp_path / "elsewhere.yaml")
+    named = {"class_names": "a,b"}
+    assert undeclared.with_answer(named, tmp_path / "run") == named

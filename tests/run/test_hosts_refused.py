@@ -38,6 +38,8 @@ def in_one(*more):
     pytest.param([], in_one("--dataset=npz:elsewhere/noise.npz"),
                  "process 1 has another set of records than process 0", marks=pytest.mark.long),
     pytest.param(["--state=host"], in_one(), "--state host is for one process",
+                 marks=pytest.mark.long),
+    pytest.param(["--parallel=pmap"], in_one(), "--parallel pmap is for one process",
                  marks=pytest.mark.long)])
 def test_what_cannot_be_is_said_before_anything_is_there(place, more, change, line):
     codes, said = processes.train(words(*more), 2, 1, place, change=change)

@@ -21,13 +21,13 @@ from dpgen_jax.methods import datalens
 from dpgen_jax.private import streaming, teachers
 from dpgen_jax.run import loop
 
-LAYOUTS = [(1, 1), (2, 8)]
+LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize(
     "where",
     [pytest.param(small_datalens.layout(*parts),
                   marks=pytest.mark.slow if parts == LAYOUTS[0] else pytest.mark.long)
      for parts in LAYOUTS],
-    ids=lambda w: f"{w.chunk}-{len(w.devices)}",
+    ids=lambda w: f"{w.chunk}-{len(w.devices)}-{w.parallel}",
 )
 NONE = np.zeros((loop.LONGEST_BLOCK, *watched_datalens.BITS), np.uint32)
 
@@ -58,6 +58,14 @@ def test_votes_do_not_depend_on_the_layout(where):
     assert np.mean(plain != here) <= 0.005
 
 
+@pytest.mark.long
+def test_pmap_and_shard_map_are_identical():
+    mapped, sharded = (
+        votes(small_datalens.layout(2, 2, parallel)) for parallel in ("pmap", "shard_map")
+    )
+    assert np.array_equal(mapped, sharded)
+
+
 @layouts
 def test_the_release_is_the_exact_sum_of_the_real_units_and_the_noise(where):
     bits = np.random.default_rng(0).integers(2**32, size=NONE.shape, dtype=np.uint32)
@@ -76,8 +84,8 @@ def answer_of_integers(key, unit, own, query):
 
 SMALL = adversary.build(answer=answer_of_integers)
 PLAIN = adversary.build()
-SMALL_LAYOUTS = [(1, 1), (3, 1), (4, 1),
-                 (1, 2), (1, 8)]
+SMALL_LAYOUTS = [(1, 1, "shard_map"), (3, 1, "shard_map"), (4, 1, "shard_map"),
+                 (1, 2, "shard_map"), (1, 8, "shard_map"), (1, 2, "pmap")]
 SOME_SLOW = [pytest.param(parts, marks=pytest.mark.slow) for parts in SMALL_LAYOUTS[4:]]
 OTHERS = [pytest.param(parts, marks=pytest.mark.long) for parts in SMALL_LAYOUTS[2:4]]
 
@@ -141,10 +149,12 @@ def test_steps_in_one_call_do_not_matter(tmp_path, steps_per_call):
     )
 
 
-@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.long),
-                                     pytest.param(2, marks=pytest.mark.slow)])
-def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, caplog):
-    method, where = adversary.build(), adversary.layout(1, devices)
+@pytest.mark.parametrize(("devices", "parallel"), [
+    pytest.param(1, "shard_map", marks=pytest.mark.long),
+    pytest.param(2, "shard_map", marks=pytest.mark.slow),
+    pytest.param(2, "pmap", marks=pytest.mark.long)])
+def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, parallel, caplog):
+    method, where = adversary.build(), adversary.layout(1, devices, parallel)
     block = loop.compile_block(method, where)
     records = adversary.placed(adversary.neighbours()[0], where)
     state = loop.initial_state(method, jax.random.key(0), where)

@@ -44,7 +44,7 @@ def test_mapped_records_take_no_memory_as_read(tmp_path, large, read):
     (False, 0, 30 * (BYTES + LABEL) // 2), (True, 0, 30 * (BYTES + LABEL)), (False, 4, 0)])
 def test_each_accelerator_has_its_own_units_or_all_that_are_drawn_from(tmp_path, sampled, slab,
                                                                        on_device):
-    layout = Layout(UNITS, 2, GPUS, 1, sampled, slab)
+    layout = Layout(UNITS, 2, GPUS, "shard_map", 1, sampled, slab)
     found = capacity.footprint(images(tmp_path, 1), 30, layout)
     assert found.on_device == on_device and found.dealt == 30 * (BYTES + LABEL)
 

@@ -101,7 +101,7 @@ def restored(root, step, where=None):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4}], ids=str)
+@pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4, "parallel": "pmap"}], ids=str)
 def test_speed_may_change(broken, runtime):
     new = dataclasses.replace(runs.RUNTIME, **runtime)
     release, _ = runs.train(broken, resume=True, runtime=new)

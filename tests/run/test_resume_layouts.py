@@ -19,7 +19,7 @@ from dpgen_jax.run.loop import initial_state
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 
-LAYOUTS = [(1, 1), (2, 8), (3, 2), (4, 1)]
+LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (3, 2, "pmap"), (4, 1, "pmap")]
 
 
 @pytest.mark.parametrize(("before", "after", "size"), [

@@ -35,8 +35,8 @@ def method(units, n_cohorts=GROUPS, schedule=RoundRobin, kind=SumMechanism):
     return dataclasses.replace(built, mechanism=kind(**vars(built.mechanism)))
 
 
-def layout(units, chunk=1, devices=1, n_cohorts=GROUPS):
-    return adversary.layout(chunk, devices, units, n_cohorts)
+def layout(units, chunk=1, devices=1, parallel="shard_map", n_cohorts=GROUPS):
+    return adversary.layout(chunk, devices, parallel, units, n_cohorts)
 
 
 # What is charged.

@@ -17,7 +17,8 @@ from dpgen_jax.run import loop
 
 # What is computed.
 
-LAYOUTS = [(1, 1), (2, 1), (3, 2), (1, 8)]
+LAYOUTS = [(1, 1, "shard_map"), (2, 1, "shard_map"), (3, 2, "shard_map"), (1, 8, "shard_map"),
+           (2, 2, "pmap")]
 layouts = pytest.mark.parametrize("parts", LAYOUTS, ids=str)
 
 

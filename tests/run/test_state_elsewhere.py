@@ -229,7 +229,9 @@ def test_slabs_are_of_one_size_and_as_large_as_fits():
         assert (layout.slab, layout.padded, layout.files) == (slab, 12, None)
 
 
-def test_several_processes_are_refused(monkeypatch):
+def test_several_processes_and_pmap_are_refused(monkeypatch):
+    with pytest.raises(UserError, match="--parallel pmap keeps the state"):
+        capacity.choose_layout(METHOD, Runtime(state="disk", parallel="pmap"))
     monkeypatch.setattr(hosts.Team, "count", 2)
     with pytest.raises(UserError, match="--state disk is for one process"):
         capacity.choose_layout(METHOD, Runtime(state="disk"))
