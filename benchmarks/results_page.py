@@ -1,4 +1,4 @@
-"""Writes the pages of figures and the README's table from benchmarks/results/*.json.
+"""Writes the pages of figures and the README's tables from benchmarks/results/*.json.
 
     python -m benchmarks.results_page            # writes them
     python -m benchmarks.results_page --check    # exit code 1 if a page is not what it would write
@@ -260,8 +260,57 @@ TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
              "docs/explanation/certified.md.jinja": "../.."}
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
-SHOWN_IN_README = ("mixture", "dpgan", "dpmerf", "prototypes-gradients", "prototypes-votes",
-                   "prototypes-signs", "dpcgan", "datalens", "gswgan", "dpac", "gpate", "pategan")
+REAL = {"mnist": "evaluation-mnist-fast", "fashion": "dpac-fashion_mnist-fashion-eps10"}
+"""Evaluations in the fast setting, which also trained the CNN on real images."""
+
+
+def real_accuracy(data: str, full: bool = False) -> float:
+    """Returns the accuracy of a CNN that is trained on as many real images as synthetic ones."""
+    stem = {"mnist": "dpac-mnist-mnist-eps10-long",
+            "fashion": "dpac-fashion_mnist-fashion-eps10-long"}[data] if full else REAL[data]
+    found = results(stem)
+    evaluation = found["metrics"] if "metrics" in found else found["evaluation"]
+    if evaluation["setting"]["name"] != ("full" if full else "fast"):
+        raise ValueError(f"{stem} is of the setting {evaluation['setting']['name']}")
+    return float(evaluation["real2real"]["cnn"]["accuracy"]["mean"])
+
+
+def twin_table() -> str:
+    """Returns the first real rows of Adult and the first synthetic ones."""
+    found = results("showcase")["table"]
+    return markdown(("", *found["columns"]), [
+        (kind, *line) for kind in ("real", "synthetic") for line in found[kind]])
+
+
+IN_README = (("mnist", "60,000 grey images with labels (MNIST)"),
+             ("fashion", "60,000 grey images with labels (Fashion-MNIST)"))
+TABLES_IN_README = (("adult", "a table, mixed columns (Adult)"),
+                    ("credit", "a table, a rare class (card frauds)"),
+                    ("breast_cancer", "a table, few rows (breast cancer)"))
+
+
+def choice_table() -> str:
+    """Returns what to use for which data: scores at epsilon 1, real ones in brackets, minutes."""
+    lines = []
+    for data, about in IN_README:
+        row = system_row("mixture", data, 1.0)
+        lines.append((about, "`mixture`", f"accuracy {_cnn(row):.3f} ({real_accuracy(data):.3f})",
+                      _minutes(row["training_seconds"])))
+    for name, about in TABLES_IN_README:
+        both_kinds = [results(f"tables/{name}-{kind}") for kind in ("marginals-eps1", "real")]
+        ours, real = map(comparison.mean_auroc, both_kinds)
+        seconds = statistics.median(run["wall_seconds"] for run in both_kinds[0]["runs"])
+        lines.append((f"{about}, {both_kinds[0]['rows']:,} rows", "`marginals`",
+                      f"AUROC {ours:.3f} ({real:.3f})", _minutes(seconds)))
+    return markdown(("you have", "use", "score at epsilon 1 (real)", "minutes"), lines)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{math.ceil(seconds / 6) / 10:.1f}"
+
+
+README_TABLES = (twin_table, choice_table)
+"""What stands between the marks of the README, in their order."""
 
 
 def accuracy(stem: str, task: str = "gen2real", classifier: str = "cnn") -> dict[str, Any]:
@@ -427,12 +476,13 @@ def page(template: str) -> str:
 
 
 def readme() -> str:
-    """Returns the README with its one table of results renewed."""
-    before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"README.md has no lines {BEGIN} and {END} around its table")
-    return f"{before}{begin}\n{systems.systems_table(SHOWN_IN_README)}\n{end}{after}"
+    """Returns the README with its tables renewed."""
+    before, *blocks = README.read_text(encoding="utf-8").split(BEGIN)
+    if len(blocks) != len(README_TABLES) or not all(END in block for block in blocks):
+        raise SystemExit(f"README.md has other than {len(README_TABLES)} pairs of lines {BEGIN} "
+                         f"and {END}")
+    return before + "".join(f"{BEGIN}\n{table()}\n{END}{block.partition(END)[2]}"
+                            for table, block in zip(README_TABLES, blocks, strict=True))
 
 
 def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
