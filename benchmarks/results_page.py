@@ -20,7 +20,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import accelerator, audits, scenes, systems
+from benchmarks import accelerator, audits, scenes, summary, systems
 from benchmarks.common import DATA_NAMES, ROOT, load, markdown, pm_of, results
 from benchmarks.papers import page as papers
 from benchmarks.papers import registry, rows
@@ -253,63 +253,12 @@ def _reached_tables() -> list[dict[str, Any]]:
     return rows
 
 
-# Each template, and the way from its folder to the root.
-TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
-             "docs/tables.md.jinja": "..",
-             "docs/explanation/claimed-and-proven.md.jinja": "../..",
-             "docs/explanation/certified.md.jinja": "../.."}
+TEMPLATES = {str(path.relative_to(ROOT)): "/".join([".."] * (len(path.relative_to(ROOT).parts) - 1))
+             for path in sorted((ROOT / "docs").rglob("*.md.jinja"))}
+"""Each template, and the way from its folder to the root."""
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
-REAL = {"mnist": "evaluation-mnist-fast", "fashion": "dpac-fashion_mnist-fashion-eps10"}
-"""Evaluations in the fast setting, which also trained the CNN on real images."""
-
-
-def real_accuracy(data: str, full: bool = False) -> float:
-    """Returns the accuracy of a CNN that is trained on as many real images as synthetic ones."""
-    stem = {"mnist": "dpac-mnist-mnist-eps10-long",
-            "fashion": "dpac-fashion_mnist-fashion-eps10-long"}[data] if full else REAL[data]
-    found = results(stem)
-    evaluation = found["metrics"] if "metrics" in found else found["evaluation"]
-    if evaluation["setting"]["name"] != ("full" if full else "fast"):
-        raise ValueError(f"{stem} is of the setting {evaluation['setting']['name']}")
-    return float(evaluation["real2real"]["cnn"]["accuracy"]["mean"])
-
-
-def twin_table() -> str:
-    """Returns the first real rows of Adult and the first synthetic ones."""
-    found = results("showcase")["table"]
-    return markdown(("", *found["columns"]), [
-        (kind, *line) for kind in ("real", "synthetic") for line in found[kind]])
-
-
-IN_README = (("mnist", "60,000 grey images with labels (MNIST)"),
-             ("fashion", "60,000 grey images with labels (Fashion-MNIST)"))
-TABLES_IN_README = (("adult", "a table, mixed columns (Adult)"),
-                    ("credit", "a table, a rare class (card frauds)"),
-                    ("breast_cancer", "a table, few rows (breast cancer)"))
-
-
-def choice_table() -> str:
-    """Returns what to use for which data: scores at epsilon 1, real ones in brackets, minutes."""
-    lines = []
-    for data, about in IN_README:
-        row = system_row("mixture", data, 1.0)
-        lines.append((about, "`mixture`", f"accuracy {_cnn(row):.3f} ({real_accuracy(data):.3f})",
-                      _minutes(row["training_seconds"])))
-    for name, about in TABLES_IN_README:
-        both_kinds = [results(f"tables/{name}-{kind}") for kind in ("marginals-eps1", "real")]
-        ours, real = map(comparison.mean_auroc, both_kinds)
-        seconds = statistics.median(run["wall_seconds"] for run in both_kinds[0]["runs"])
-        lines.append((f"{about}, {both_kinds[0]['rows']:,} rows", "`marginals`",
-                      f"AUROC {ours:.3f} ({real:.3f})", _minutes(seconds)))
-    return markdown(("you have", "use", "score at epsilon 1 (real)", "minutes"), lines)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{math.ceil(seconds / 6) / 10:.1f}"
-
-
-README_TABLES = (twin_table, choice_table)
+README_TABLES = (summary.twin_table, summary.choice_table)
 """What stands between the marks of the README, in their order."""
 
 
@@ -454,7 +403,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "comparison": comparison, "audits": audits,
+        "comparison": comparison, "audits": audits, "summary": summary,
         "curves_table": systems.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},

@@ -33,8 +33,9 @@ def code(text: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines()] + spans
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+@pytest.mark.parametrize("page, lines", [("README.md", 90), ("docs/results.md", 200)])
+def test_a_page_that_everybody_reads_is_short(page, lines):
+    assert len((ROOT / page).read_text().splitlines()) <= lines
 
 
 @pytest.mark.parametrize("path, text", list(results_page.pages()),
