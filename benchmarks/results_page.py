@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -352,6 +353,11 @@ def debugging_task() -> dict[str, Any]:
     return record | runs | sizes
 
 
+def deeper(text: str) -> str:
+    """Returns Markdown of a page in docs/ for a page in a folder there: its links lead from it."""
+    return re.sub(r"\]\((?![a-z]+:|#)", "](../", text)
+
+
 def figures(up: str) -> dict[str, Any]:
     """Returns everything that a template may name; `up` leads from its folder to the root."""
     def link(stem: str) -> str:
@@ -412,7 +418,7 @@ def figures(up: str) -> dict[str, Any]:
         "head": lambda *before: markdown(_head(*before), ()), "columns": CELLS,
         "published": PUBLISHED, "rows_of_papers": registry.ROWS,
         "data_name": lambda name: DATA_NAMES.get(name, name), "spread": spread, "brief": brief,
-        "shown_name": shown_name,
+        "shown_name": shown_name, "deeper": deeper,
         **TABLES, **DISTANCES}
 
 
