@@ -20,13 +20,13 @@ def command(argv: list[str]) -> int | None:
         schema.command(parser.without_flag(argv, "--init-schema"))
         return None
     if {"--help", "-h"} & set(argv):
-        print(choice.help_text(program("train"), parser.split_method(argv, "")[0]))
+        print(train_flags.help_text(program("train"), parser.split_method(argv, "")[0]))
         raise SystemExit(0)
     if "--help-all" in argv:
         train_flags.parse(parser.split_method(argv, "")[0] or choice.DEMONSTRATION[0], ["--help"])
     terminal.use_all_cores()
     call = train_flags.call(argv)
-    hosts.start(call.meeting, call.words)
+    hosts.start(call.meeting, call.stated)
     with hosts.alive():
         return trained(call)
 

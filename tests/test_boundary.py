@@ -4,6 +4,7 @@ Each rule is a function of source text, and is shown to fail on a line that brea
 """
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -230,6 +231,35 @@ def test_no_file_breaks_a_rule(path):
     assert not opens(path, source)
     assert not forbidden_imports(path, source)
     assert not unsafe(source)
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z]")
+IN_FILES = {
+    # texts of files, the same whoever asked: privacy.json, schema.yaml, README.txt, sample.py
+    "data/images/files.py": 3, "data/images/photographs.py": 2, "data/tfds.py": 1,
+    "data/table/draft.py": 2, "run/missing.py": 2, "run/monitor.py": 1, "run/planning.py": 1,
+    "release/documents.py": 2, "release/standalone.py": 11,
+    "audit/folder/__init__.py": 1}
+"""How many strings of a file may hold a flag. Others name it by `core.errors.option`."""
+
+
+def flags_in_strings(source: str) -> int:
+    """The strings that hold a flag, docstrings and comments aside."""
+    tree = ast.parse(source)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return sum(1 for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(
+        node.value, str) and id(node) not in docs and FLAG.search(node.value))
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if "/" in path and not path.startswith(
+    "cli/") and path != "audit/__main__.py"])
+def test_options_are_named_for_whichever_front_end_asks(path):
+    assert flags_in_strings(SOURCES[path]) == IN_FILES.get(path, 0)
+
+
+def test_a_flag_in_a_string_is_seen():
+    source = 'def f():\n    """As --a."""\n    raise UserError(f"pass --size {n}")'
+    assert flags_in_strings(source) == 1
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.startswith(PUBLIC_SIDE)])

@@ -14,10 +14,11 @@ from dpgen_jax.cli import parser, runs
 from dpgen_jax.cli.parser import FLAT
 from dpgen_jax.core.config import DataOptions, MonitorOptions, Runtime, to_json
 from dpgen_jax.core.console import program
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.core.request import Request
+from dpgen_jax.methods import about
 from dpgen_jax.presets import choice
 from dpgen_jax.run import reading, resolve
 from dpgen_jax.run.purchase import SHARE
@@ -86,13 +87,13 @@ class Call:
         request: What was stated of the training.
         dry_run: Whether it is only rehearsed.
         meeting: Where the processes of the run meet.
-        words: The flags that were stated, which must be the same for all processes.
+        stated: The options that were stated, by field, which the processes of a run compare.
     """
 
     request: Request
     dry_run: bool
     meeting: Hosts
-    words: tuple[str, ...]
+    stated: dict[str, str]
 
 
 def call(argv: Sequence[str]) -> Call:
@@ -123,7 +124,7 @@ def call(argv: Sequence[str]) -> Call:
     if root is not None:
         fields |= {"out": root, "resume": True}
     request = before.changed(**fields)
-    return Call(request, args.dry_run, args.meeting, (method, *_said(stated)))
+    return Call(request, args.dry_run, args.meeting, {"method": method} | _options(stated))
 
 
 def parse(method: str, words: Sequence[str], before: Request = NOTHING
@@ -186,11 +187,52 @@ def _resumed(argv: Sequence[str]) -> tuple[Path | None, list[str]]:
     return (Path(root), argv[:at] + argv[at + length:]) if root else (None, argv)
 
 
-def _said(stated: Mapping[str, Any], before: str = "--") -> list[str]:
-    """The flags that were stated, with their values."""
-    said = []
+def _options(stated: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """The options that were stated, by field, with their values as texts."""
+    options: dict[str, str] = {}
     for name, value in stated.items():
         part = "" if name in ("config", "data", "monitor", "runtime", "meeting") else f"{name}."
-        said += (_said(value, before + part) if isinstance(value, dict) else
-                 [f"{before}{name}={value}".replace("_", "-")])
-    return said
+        options |= (_options(value, before + part) if isinstance(value, dict) else
+                    {before + name: str(value)})
+    return options
+
+
+ON_TABLES = ("marginals", "gpate", "pategan", "datalens", "dpmerf")
+"""The methods whose help says what they reached on tables."""
+
+FLAGS = {
+    "--dataset D": "a file or folder (people.csv, scans), glyphs, or SOURCE:PLACE (tfds:mnist)",
+    "--schema FILE": "of a table: kinds, bounds, categories; draft one with the command schema",
+    "--class-names A,B": "of a folder of images, with --channels 1 or 3 and --image-size 28",
+    "--epsilon E": "the promise: smaller is more private; 1 is strong, 10 is weak",
+    "--delta X": "the preset's if left out; of a general one by the number of records",
+    "--out RUN": "the run folder",
+    "--resume RUN": "go on with a run that was stopped; nothing else is needed",
+    "--dry-run": "say what would be trained, at what noise, and spend nothing",
+}
+
+
+def help_text(program: str, method: str = "") -> str:
+    """Returns the short help.
+
+    Args:
+        method: The method that the user named, whose presets are listed; empty for none.
+
+    Raises:
+        UserError: There is no such method.
+    """
+    if method and method not in methods.NAMES:
+        raise UserError(f"unknown method {method!r}{nearest(method, methods.NAMES)}; known: "
+                        f"{', '.join(methods.NAMES)}")
+    named = method or "METHOD"
+    flags = [f"  {flag:19}{meaning}" for flag, meaning in FLAGS.items()]
+    listed = [f"\npresets of {method} (--preset NAME; one is chosen for the data if left out):",
+              f"  {', '.join(presets.all_of(method))}"] if method else []
+    if method in ON_TABLES:
+        listed += ["", *choice.reached_on_tables(method)]
+    return "\n".join([
+        f"usage: {program} [METHOD] --dataset D --epsilon E [flags]\n",
+        "Trains a generator under differential privacy. Method and settings are chosen for the",
+        "data where they are not named; the first line says which.\n",
+        *about.lines(), "", *flags, *listed,
+        f"\nall flags, and those of one method: {program} {named} --help-all"])

@@ -6,7 +6,7 @@ place of this process is read here first (`place_in_batch_system`).
 
 Meeting (`meet`). JAX ends a process with a stack trace if others do not come, and ends all of them
 if one comes twice or late. So, before JAX's own runtime starts on the same port, process 0 waits
-for all others. Each of them sends its number and its flags. Process 0 then answers all at once:
+for all others. Each of them sends its number and its options. Process 0 then answers all at once:
 that they can begin, or why they cannot. A process that comes later finds JAX's service instead,
 which does not speak this protocol. A process that dies while it waits is forgotten, and its
 replacement is accepted.
@@ -41,6 +41,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -88,9 +89,9 @@ def place_in_batch_system(seconds: int) -> BatchPlace:
     return BatchPlace(coordinator, processes, process_id)
 
 
-MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dataset", "--schema",
-              "--test-csv", "--class-names", "--public-dataset")
-"""Flags that may differ between machines: paths, whose content is compared later"""
+MAY_DIFFER = ("process_id", "coordinator", "join_seconds", "out", "dataset", "schema", "test_csv",
+              "class_names", "public_dataset")
+"""Options that may differ between machines: paths, whose content is compared later"""
 MOST_BYTES = 2**20
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
 """TCP settings (seconds, seconds, times) by which a machine that does not respond is lost"""
@@ -108,21 +109,8 @@ class Arrival:
     process: int
     processes: int
     version: str
-    flags: Mapping[str, str]
+    options: Mapping[str, str]
     threads: int
-
-
-def flags(words: Sequence[str]) -> dict[str, str]:
-    """Returns the flags of a command and their values, without those that may differ."""
-    values: dict[str, str] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word.partition("=")
-            values[name] = value
-        else:
-            values[name] = f"{values.get(name, '')} {word}".strip()
-    return {name: value for name, value in values.items() if name not in MAY_DIFFER}
 
 
 class Met(NamedTuple):
@@ -245,12 +233,12 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
     if theirs.version != mine.version:
         raise UserError(f"process {theirs.process} has JAX {theirs.version}, and process 0 "
                         f"{mine.version}")
-    differ = sorted(name for name in {**mine.flags, **theirs.flags}
-                    if mine.flags.get(name) != theirs.flags.get(name))
+    differ = sorted(name for name in {**mine.options, **theirs.options}
+                    if mine.options.get(name) != theirs.options.get(name))
     if differ:
-        raise UserError(f"{who} another {', '.join(name or 'method' for name in differ)} than "
-                        "process 0; start all with the same command, but for "
-                        f"{option('process_id')}")
+        named = ", ".join(name if name == "method" else option(name) for name in differ)
+        raise UserError(f"{who} another {named} than process 0; start all with the same command, "
+                        f"but for {option('process_id')}")
 
 
 def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
@@ -360,11 +348,11 @@ class Team:
     connections: Sequence[socket.socket] = ()
 
 
-def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
+def start(hosts: Hosts, stated: Mapping[str, str] = types.MappingProxyType({})) -> None:
     """Joins the processes of a run; it must run before JAX touches a backend.
 
-    `words` are those of the command, which must be the same for all. Of one process nothing is
-    done.
+    `stated` are the options of the run by their fields, which must be the same for all but for
+    `MAY_DIFFER`. Of one process nothing is done.
 
     Raises:
         UserError: Where they do not meet.
@@ -382,8 +370,9 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     else:
         place = place_in_batch_system(LONGEST_START)
         seconds = max(hosts.join_seconds, LONGEST_START)
+    compared = {name: value for name, value in stated.items() if name not in MAY_DIFFER}
     Team.connections, most = meet(place.coordinator, Arrival(
-        place.process_id, place.processes, jax.__version__, flags(words), threads()), seconds)
+        place.process_id, place.processes, jax.__version__, compared, threads()), seconds)
     # The public state is computed by each process for itself, and must be the same on all.
     os.environ[THREADS] = str(most)
     try:

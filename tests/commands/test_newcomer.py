@@ -188,12 +188,12 @@ def test_the_short_help_has_the_methods_and_what_everyone_needs(capsys):
         assert all(line in out for line in about.lines()) and len(out.splitlines()) <= 46
     flags = {field.name for kind in (Train, DataOptions)
              for field in dataclasses.fields(kind)}
-    assert {flag.split()[0][2:].replace("-", "_") for flag in short_help.FLAGS} <= flags
+    assert {flag.split()[0][2:].replace("-", "_") for flag in train_flags.FLAGS} <= flags
 
 
-@pytest.mark.parametrize("method", short_help.ON_TABLES)
+@pytest.mark.parametrize("method", train_flags.ON_TABLES)
 def test_the_help_compares_methods_on_tables_with_figures_of_the_results_files(method):
-    text = " ".join(short_help.help_text("train", method).split())
+    text = " ".join(train_flags.help_text("train", method).split())
     files = {name: {(cell["table"], cell["epsilon"]): cell["scores"] for path in sorted(
         (RESULTS / "tables").glob("*-eps*.json"))
         if (cell := read_json(path)["results"])["method"] == name and cell["scores"]}

@@ -10,10 +10,11 @@ import runs
 from test_newcomer import QUICK
 from test_table_purchase import HEADER, ROWS
 
-from dpgen_jax import account, evaluate, export, sample, train
+from dpgen_jax import account, evaluate, sample, train
 from dpgen_jax.accountant import journal
 from dpgen_jax.audit.findings import Verdict
 from dpgen_jax.audit.folder import of_folder
+from dpgen_jax.core.config import DataOptions, Evaluation
 from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.data.table import parsing, schema
 from dpgen_jax.data.table.parsing import coded
@@ -21,7 +22,6 @@ from dpgen_jax.run import purchase
 
 KILLED = """
 import os, signal, sys
-from dpgen_jax import train
 from dpgen_jax.cli import train_flags
 from dpgen_jax.run import reading, undeclared
 
@@ -95,10 +95,8 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     account.command(["run"])
     assert capsys.readouterr().out.count("survey ") == 3
     sample.command(["run", "--n", "20", "--out", "rows.csv"])
-    export.command(["run", "--out", "alone"])
-    assert (tmp_path / "alone/privacy.json").is_file()
     rows = parsing.read_csv(tmp_path / "rows.csv")
     assert coded(schema.read("run/schema.yaml"), rows).codes.shape == (20, HEADER.count(","))
     assert (tmp_path / "run").rename(tmp_path / "moved")
-    assert f"--schema={tmp_path / 'moved/schema.yaml'}" in evaluate._with_data_set(
-        Path("moved"), ["moved"])
+    again = evaluate.with_data_set(evaluate.Evaluate(Path("moved"), Evaluation(), DataOptions()))
+    assert again.data.schema == str(tmp_path / "moved/schema.yaml")

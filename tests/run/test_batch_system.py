@@ -73,10 +73,10 @@ def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch)
 
     monkeypatch.setattr(jax.distributed, "initialize", refused)
     with pytest.raises(UserError, match=r"at --coordinator auto: .*host0:1"):
-        hosts.start(hosts.Hosts("auto"), ["dpgan", "--seed=3"])
+        hosts.start(hosts.Hosts("auto"), {"method": "dpgan", "seed": "3", "dataset": "idx:a"})
     (place, mine, seconds), = met
     assert (place, mine.process, mine.processes, seconds) == ("host0:1", 1, 2, 300)
-    assert mine.flags == {"": "dpgan", "--seed": "3"} and mine.threads == 3
+    assert mine.options == {"method": "dpgan", "seed": "3"} and mine.threads == 3
     assert os.environ[hosts.THREADS] == "5"
 
 
@@ -99,7 +99,7 @@ def test_the_threads_of_a_process_are_its_cores_or_its_devices(monkeypatch, vari
 
 TALK = """
 from dpgen_jax.core import hosts
-hosts.start(hosts.Hosts("auto"), {words})
+hosts.start(hosts.Hosts("auto"), {{"method": "{method}"}})
 with hosts.alive():
     print("gathered", hosts.gather(hosts.Team.index), hosts.count(), hosts.machines())
 """
@@ -107,11 +107,11 @@ with hosts.alive():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("second", "codes", "line"), [
-    (["dpgan"], [0, 0], "gathered [0, 1] 2 1"),
-    (["datalens"], [1, 1], "process 1 was started with another method than process 0")])
+    ("dpgan", [0, 0], "gathered [0, 1] 2 1"),
+    ("datalens", [1, 1], "process 1 was started with another method than process 0")])
 def test_two_processes_of_a_step_meet_or_are_told_why_not(tmp_path, second, codes, line):
     port = processes.coordinator().split(":")[1]
-    commands = [["-c", TALK.format(words=words)] for words in (["dpgan"], second)]
+    commands = [["-c", TALK.format(method=method)] for method in ("dpgan", second)]
     # With as many devices as they have: they talk by one of each.
     started = processes.spawn(commands, 1, tmp_path, change=lambda i: {
         **step(i, 2, port), "JAX_NUM_CPU_DEVICES": str(1 + i)})

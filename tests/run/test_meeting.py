@@ -69,7 +69,7 @@ def test_nobody_answers():
 @pytest.mark.parametrize(("other", "line"), [
     (arrival(1, 3), "process 1 was started with --processes 3, and process 0 with 2"),
     (arrival(1, version="2"), "process 1 has JAX 2, and process 0 1"),
-    (arrival(1, **{"--state": "disk", "--seed": "3"}),
+    (arrival(1, state="disk", seed="3"),
      "process 1 was started with another --seed, --state than process 0; start all with the same "
      "command, but for --process-id")])
 def test_processes_that_differ_are_told_how(other, line):
@@ -181,10 +181,3 @@ def test_a_port_that_is_used_and_a_place_that_is_none_are_named():
         (errors,) = met(arrival(0), place=f"127.0.0.1:{server.getsockname()[1]}")
     assert "cannot be used here" in errors
     assert met(arrival(0), place="host0") == ["--coordinator host0 is no HOST:PORT, as host0:1234"]
-
-
-def test_flags_are_compared_but_for_those_of_one_machine():
-    assert hosts.flags(["datalens", "--seed=3", "--dataset", "idx:a", "--accept-uncovered",
-                        "--steps", "4", "--process-id=1", "--hidden", "4", "8"]) == {
-        "": "datalens", "--seed": "3", "--accept-uncovered": "", "--steps": "4",
-        "--hidden": "4 8"}
