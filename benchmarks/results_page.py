@@ -256,11 +256,11 @@ def _reached_tables() -> list[dict[str, Any]]:
 
 TEMPLATES = {str(path.relative_to(ROOT)): "/".join([".."] * (len(path.relative_to(ROOT).parts) - 1))
              for path in sorted((ROOT / "docs").rglob("*.md.jinja"))}
-"""Each template, and the way from its folder to the root."""
+"""The templates of pages, with the way from their folder to the root."""
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
 README_TABLES = (summary.twin_table, summary.choice_table)
-"""What stands between the marks of the README, in their order."""
+"""The tables between the marks of the README, in their order."""
 
 
 def accuracy(stem: str, task: str = "gen2real", classifier: str = "cnn") -> dict[str, Any]:
