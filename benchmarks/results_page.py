@@ -1,4 +1,4 @@
-"""Writes the pages of figures and the README's table from benchmarks/results/*.json.
+"""Writes the pages of figures and the README's tables from benchmarks/results/*.json.
 
     python -m benchmarks.results_page            # writes them
     python -m benchmarks.results_page --check    # exit code 1 if a page is not what it would write
@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import accelerator, audits, scenes, systems
+from benchmarks import accelerator, audits, scenes, summary, systems
 from benchmarks.common import DATA_NAMES, ROOT, load, markdown, pm_of, results
 from benchmarks.papers import page as papers
 from benchmarks.papers import registry, rows
@@ -253,15 +254,13 @@ def _reached_tables() -> list[dict[str, Any]]:
     return rows
 
 
-# Each template, and the way from its folder to the root.
-TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
-             "docs/tables.md.jinja": "..",
-             "docs/explanation/claimed-and-proven.md.jinja": "../..",
-             "docs/explanation/certified.md.jinja": "../.."}
+TEMPLATES = {str(path.relative_to(ROOT)): "/".join([".."] * (len(path.relative_to(ROOT).parts) - 1))
+             for path in sorted((ROOT / "docs").rglob("*.md.jinja"))}
+"""The templates of pages, with the way from their folder to the root."""
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
-SHOWN_IN_README = ("mixture", "dpgan", "dpmerf", "prototypes-gradients", "prototypes-votes",
-                   "prototypes-signs", "dpcgan", "datalens", "gswgan", "dpac", "gpate", "pategan")
+README_TABLES = (summary.twin_table, summary.choice_table)
+"""The tables between the marks of the README, in their order."""
 
 
 def accuracy(stem: str, task: str = "gen2real", classifier: str = "cnn") -> dict[str, Any]:
@@ -354,6 +353,11 @@ def debugging_task() -> dict[str, Any]:
     return record | runs | sizes
 
 
+def deeper(text: str) -> str:
+    """Returns Markdown of a page in docs/ for a page in a folder there: its links lead from it."""
+    return re.sub(r"\]\((?![a-z]+:|#)", "](../", text)
+
+
 def figures(up: str) -> dict[str, Any]:
     """Returns everything that a template may name; `up` leads from its folder to the root."""
     def link(stem: str) -> str:
@@ -405,7 +409,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "comparison": comparison, "audits": audits,
+        "comparison": comparison, "audits": audits, "summary": summary,
         "curves_table": systems.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
@@ -414,7 +418,7 @@ def figures(up: str) -> dict[str, Any]:
         "head": lambda *before: markdown(_head(*before), ()), "columns": CELLS,
         "published": PUBLISHED, "rows_of_papers": registry.ROWS,
         "data_name": lambda name: DATA_NAMES.get(name, name), "spread": spread, "brief": brief,
-        "shown_name": shown_name,
+        "shown_name": shown_name, "deeper": deeper,
         **TABLES, **DISTANCES}
 
 
@@ -427,12 +431,13 @@ def page(template: str) -> str:
 
 
 def readme() -> str:
-    """Returns the README with its one table of results renewed."""
-    before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"README.md has no lines {BEGIN} and {END} around its table")
-    return f"{before}{begin}\n{systems.systems_table(SHOWN_IN_README)}\n{end}{after}"
+    """Returns the README with its tables renewed."""
+    before, *blocks = README.read_text(encoding="utf-8").split(BEGIN)
+    if len(blocks) != len(README_TABLES) or not all(END in block for block in blocks):
+        raise SystemExit(f"README.md has other than {len(README_TABLES)} pairs of lines {BEGIN} "
+                         f"and {END}")
+    return before + "".join(f"{BEGIN}\n{table()}\n{END}{block.partition(END)[2]}"
+                            for table, block in zip(README_TABLES, blocks, strict=True))
 
 
 def pages() -> Iterable[tuple[Path, Callable[[], str]]]:

@@ -4,7 +4,7 @@
     python -m benchmarks.papers --paper datalens table1        # those with "table1" in their name
     python -m benchmarks.papers datalens:table1:mnist-eps1     # runs one, or goes on with it
     python -m benchmarks.papers datalens:table1:mnist-eps1+no-noise
-    python -m benchmarks.papers --page                         # writes docs/papers.md
+    python -m benchmarks.papers --page                         # writes docs/papers.md and its pages
 
 Figures of a paper that are missed have variants, named behind a plus: "no-noise" is the same preset
 at infinite epsilon, "as-published" the published schedule and accounting of GS-WGAN and DPAC. A run
@@ -40,7 +40,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
                         "on when its row is run without this")
     parser.add_argument("--inception-weights", type=Path, help="for FID, as in evaluate")
     parser.add_argument("--page", action="store_true",
-                        help="write docs/papers.md from the results, and run nothing")
+                        help="write docs/papers.md and docs/papers/, and run nothing")
     return parser.parse_args(argv)
 
 
@@ -78,18 +78,20 @@ def listed(rows: Sequence[Row]) -> str:
         + [page.explained(memory)])
 
 
-def write_page() -> None:
+def write_pages() -> None:
     from benchmarks import results_page
 
-    path = results_page.ROOT / "docs/papers.md"
-    path.write_text(results_page.page("docs/papers.md.jinja"), encoding="utf-8")
-    print(path)
+    for template in results_page.TEMPLATES:
+        if template.startswith("docs/papers"):
+            path = results_page.ROOT / template.removesuffix(".jinja")
+            path.write_text(results_page.page(template), encoding="utf-8")
+            print(path)
 
 
 def main(argv: list[str]) -> None:
     args = parse(argv)
     if args.page:
-        return write_page()
+        return write_pages()
     named = (args.row or "").partition("+")[0]
     matching = [row for name, row in registry.ROWS.items() if named in name
                 and args.paper in (None, name.partition(":")[0])]

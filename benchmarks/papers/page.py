@@ -508,7 +508,7 @@ def paper(name: str) -> str:
         title, place, _ = row.name.split(":", 2)
         if title == name:
             places.setdefault(place, []).append(row)
-    return "\n\n".join(f"### {TITLES[name]}, {heading(place)}\n\n{markdown(map(line, rows))}"
+    return "\n\n".join(f"## {TITLES[name]}, {heading(place)}\n\n{markdown(map(line, rows))}"
                        for place, rows in places.items())
 
 
