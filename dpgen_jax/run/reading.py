@@ -117,9 +117,10 @@ def of_table(request: Request, table: Table, rehearsing: bool = False,
     if found.answer is None or found.request.out is None:
         return Reading(found.request, _unread, supposed=found.supposed)
     schema = str(RunFolder(found.request.out).schema.absolute())
-    bought = schemas.of(schema)
-    if bought.spec.label.name:  # a label that is a number has become a column as any other
-        data.require_label(options.label, bought, schema)
+    label = schemas.document(schema).get("label")  # none where it became a column as any other
+    if label and options.label not in (None, label):
+        raise UserError(f"{option('label', options.label)}: {schema} has the label {label}, for "
+                        "which it was bought; drop the option, or start a new run")
     by_schema = dataclasses.replace(options, schema=schema, label=None)
     reading, read = _as_stated(found.request, by_schema), found.missing
     if table.kind == raw.FRAME and read is None:
