@@ -21,7 +21,7 @@ from dpgen_jax import compare
 from dpgen_jax.cli import parser, runs, terminal
 from dpgen_jax.core import storage
 from dpgen_jax.core.config import DataOptions, Evaluation
-from dpgen_jax.core.errors import UserError, worded
+from dpgen_jax.core.errors import UserError, speaking_python
 from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
@@ -161,17 +161,19 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
+def _evaluated(release: Release | str | Path, real: Dataset, *,
+               settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
+               ) -> Assessment:
+    """Measures a release on real records; see `evaluation.assess.evaluate`."""
+    from dpgen_jax.evaluation import assess
+
+    return assess.evaluate(release, real, settings=settings, log=log)
+
+
 class _Command(ModuleType):
     """The module, which is also the function `dpgen_jax.evaluate`."""
 
-    def __call__(self, release: Release | str | Path, real: Dataset, *,
-                 settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
-                 ) -> Assessment:
-        """Measure a release on real records; see `evaluation.assess.evaluate`."""
-        from dpgen_jax.evaluation import assess
-
-        with worded(on_command_line=False):
-            return assess.evaluate(release, real, settings=settings, log=log)
+    __call__ = staticmethod(speaking_python(_evaluated, "evaluate"))
 
 
 sys.modules[__name__].__class__ = _Command

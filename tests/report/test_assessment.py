@@ -96,6 +96,8 @@ def test_evaluate_is_a_function_of_the_package(tmp_path):
     assert callable(dg.evaluate) and dg.Assessment is assessment.Assessment
     with pytest.raises(UserError, match="takes a release and the data set"):
         dg.evaluate(None, None)
+    with pytest.raises(UserError, match="no argument 'setting', did you mean 'settings'"):
+        dg.evaluate(tmp_path, None, setting=1)
     with pytest.raises(UserError, match="neither a run nor a release"):
         dg.evaluate(tmp_path, None)
 
