@@ -134,7 +134,8 @@ def fit(
     if x is not None:
         raise UserError("data come alone, as fit(data, method=METHOD); give labels of images as "
                         "y=LABELS")
-    return _run(Request().changed(**_sorted(stated | fields)), data, y, schema, verbose)
+    fields = _sorted(stated | fields, isinstance(data, str | Path))
+    return _run(Request().changed(**fields), data, y, schema, verbose)
 
 
 def resume(folder: str | Path, data: Any = None, y: np.ndarray | None = None, *,
@@ -161,7 +162,8 @@ def resume(folder: str | Path, data: Any = None, y: np.ndarray | None = None, *,
         raise UserError(f"the data of {folder} were given in Python: give them again"
                         if data is None else f"{folder} was trained on {request.source}, which is "
                         "read again; leave the data out")
-    request = request.changed(**_sorted(changes)).changed(out=Path(folder), resume=True)
+    fields = _sorted({"method": request.method} | changes, request.source is not None)
+    request = request.changed(**fields).changed(out=Path(folder), resume=True)
     schema = changes.get("schema")
     return _run(request, request.source if data is None else data, y, schema, verbose)
 
@@ -237,9 +239,18 @@ FIELDS = {name: kind for name, kind in typing.get_type_hints(Request).items()
           if name not in (*PARTS, "out", "source")}
 
 
-def _sorted(stated: Mapping[str, Any]) -> Json:
+def _renamed_flags(method: str | None) -> dict[str, str]:
+    """The fields of a method's `Config` that are named as an option of data is, by their flags."""
+    if method not in methods.NAMES:
+        return {}
+    return {field.metadata["flag"].replace("-", "_"): field.name
+            for field in dataclasses.fields(methods.get(method).Config) if "flag" in field.metadata}
+
+
+def _sorted(stated: Mapping[str, Any], of_files: bool) -> Json:
     """The arguments of a call by the fields of a request; a name of none of them is a setting."""
     fields: Json = {}
+    renamed = _renamed_flags(stated.get("method"))
     for name, value in stated.items():
         if name in ("runtime", "monitor"):
             kind = Runtime if name == "runtime" else MonitorOptions
@@ -259,12 +270,12 @@ def _sorted(stated: Mapping[str, Any]) -> Json:
             if not isinstance(value, schemas.Schema):
                 fields.setdefault("data", {})[name] = (
                     schemas.texts(value) if isinstance(value, Mapping) else str(value))
-        elif name in OPTIONS:
+        elif name in OPTIONS and (of_files or name not in renamed.values()):
             fields.setdefault("data", {})[name] = _checked(name, value, OPTIONS[name])
         elif name in FIELDS:
             fields[name] = _checked(name, value, FIELDS[name])
         else:
-            fields.setdefault("settings", {})[name] = as_setting(value)
+            fields.setdefault("settings", {})[renamed.get(name, name)] = as_setting(value)
     if fields.get("preset") is not None and fields.get("method") in methods.NAMES:
         fields["preset"], _ = presets.get(fields["method"], fields["preset"])  # by its name now
     return fields

@@ -75,7 +75,7 @@ FAULTS = {
     "checkpoints": (checkpoint, "save_file", full,
                     [f"checkpoint .*/{step} cannot be written .No space" for step in (1, 2, 3)]),
     "samples": (plots, "samples_grid", full, [r"writing .*samples.png failed \(No space left"]),
-    "a font": (plots, "_font", broken, [r"writing .*samples.png failed \(In FT2Font"]),
+    "a font": (plots.ImageFont, "truetype", broken, [r"writing .*samples.png failed \(In FT2Font"]),
     "curves": (plots, "curves", broken, ["writing .*curves.png failed"]),
     "metrics": (run_folder.MetricsWriter, "write", full,
                 ["writing .*metrics.jsonl failed .No space left", "writing .*curves.png failed"])}

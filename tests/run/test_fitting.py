@@ -189,3 +189,11 @@ def test_pictures_that_show_nothing_are_told_from_others(shades, said):
     x = np.zeros((4, 5, 5, 1), np.uint8) + shades[0]
     x[1, 2, 3] = shades[1]
     assert stages.nothing_shown(x) == said
+
+
+def test_a_setting_with_the_name_of_an_option_of_files():
+    named = {"method": "topagg_sgd", "channels": (3, 4)}
+    assert fitting._sorted(named, of_files=False) == {
+        "method": "topagg_sgd", "settings": {"channels": [3, 4]}}
+    assert fitting._sorted(named | {"channels": 3, "network_channels": (3, 4)}, of_files=True) == {
+        "method": "topagg_sgd", "data": {"channels": 3}, "settings": {"channels": [3, 4]}}
