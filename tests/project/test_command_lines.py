@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(
     path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)])
 ELSEWHERE = "docs/how-to/federation.md"
+FIRST = ("--label outcome --out schema.yaml", "people.csv --schema schema.yaml --epsilon 1",
+         "--out my-run")
+"""Lines that make what other pages go on with."""
 USAGE = "docs/reference/commands.md"  # whose lines are forms and no examples
 FORMS = {"METHOD": "dpmerf", "D": "glyphs", "N": "2", "COMMAND": "train"}
 OURS = re.compile(r"(?:python -m (?:dpgen_jax|benchmarks)|dpgen )")
@@ -173,7 +176,7 @@ PROGRAMS = {"pip ": pip, "pytest": pytest_marks, "docker ": docker, "python -c":
 def test_every_line_without_a_mark_runs(place, monkeypatch):
     monkeypatch.chdir(place)
     typed, refused, page = set(), [], ""
-    for line in lines():
+    for line in sorted(lines(), key=lambda line: not any(text in line.text for text in FIRST)):
         if line.marked or line.text in typed:
             continue
         typed.add(line.text)
