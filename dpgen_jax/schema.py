@@ -19,12 +19,12 @@ import tyro
 
 from dpgen_jax.cli import parser, terminal
 from dpgen_jax.core import files
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, listed
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import Private, TableSpec
 from dpgen_jax.data import tfds
-from dpgen_jax.data.base import listed, locate
+from dpgen_jax.data.base import locate
 from dpgen_jax.data.table import draft as table_draft
 from dpgen_jax.data.table import frames, parsing, schema, subjects
 from dpgen_jax.data.table.parsing import Cells

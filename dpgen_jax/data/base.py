@@ -19,10 +19,7 @@ from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
 from dpgen_jax.core import arrays, files, hosts
-from dpgen_jax.core.errors import MAX_LISTED as MAX_LISTED
-from dpgen_jax.core.errors import listed as listed
 from dpgen_jax.core.errors import option
-from dpgen_jax.core.errors import quoted as quoted
 from dpgen_jax.core.files import exists, read_bytes, require_memory
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, Subjects, UserError

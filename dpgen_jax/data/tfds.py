@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import console
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import listed, option
 from dpgen_jax.core.files import Json, require_memory
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import base, cache
@@ -39,7 +39,6 @@ from dpgen_jax.data.base import (
     assemble,
     fit,
     fixed_classes,
-    listed,
     official_classes,
     same_shape,
 )

@@ -51,10 +51,9 @@ from threadpoolctl import threadpool_limits
 
 from dpgen_jax.core import arrays
 from dpgen_jax.core.config import Evaluation
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data.base import listed
 from dpgen_jax.data.table import transform
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.results import (

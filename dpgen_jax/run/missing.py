@@ -24,13 +24,13 @@ from dpgen_jax.aggregation.noise import OsBits
 from dpgen_jax.aggregation.single_releases import Survey
 from dpgen_jax.core.config import Budget, DataOptions
 from dpgen_jax.core.console import program
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import NO_LABEL, ImageSpec, Private, UserError
 from dpgen_jax.data import parts
-from dpgen_jax.data.base import listed, locate
+from dpgen_jax.data.base import locate
 from dpgen_jax.data.images import files as image_files
 from dpgen_jax.data.table import draft, parsing, raw, schema
 from dpgen_jax.data.table.parsing import Cells

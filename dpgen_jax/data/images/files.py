@@ -19,12 +19,12 @@ import numpy as np
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import MAX_LISTED, option
+from dpgen_jax.core.errors import listed as named
 from dpgen_jax.core.files import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import base, cache
 from dpgen_jax.data.base import (
-    MAX_LISTED,
     Background,
     Dataset,
     Resize,
@@ -39,7 +39,6 @@ from dpgen_jax.data.base import (
     shown,
     with_names,
 )
-from dpgen_jax.data.base import listed as named
 from dpgen_jax.data.cache import Decoded
 
 STRETCHED = "every image is stretched to a square: nothing is cropped, and proportions change"

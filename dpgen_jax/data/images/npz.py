@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import arrays
-from dpgen_jax.core.errors import option
+from dpgen_jax.core.errors import listed, option
 from dpgen_jax.core.files import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
 from dpgen_jax.data import base
@@ -30,7 +30,6 @@ from dpgen_jax.data.base import (
     Uncovered,
     assemble,
     frozen,
-    listed,
     locate,
     safe_name,
     shown,

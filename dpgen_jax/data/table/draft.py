@@ -18,10 +18,9 @@ import numpy as np
 import yaml
 
 from dpgen_jax.core.console import tell
-from dpgen_jax.core.errors import UserError, nearest, option
+from dpgen_jax.core.errors import UserError, listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
-from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.table import columns, schema, transform
 from dpgen_jax.data.table.columns import IDENTIFIER, NULLS, SPACE, column, distinguishable
 from dpgen_jax.data.table.parsing import Cells

@@ -22,9 +22,8 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpgen_jax.core import files as core_files
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.types import EMPTY, Column, UserError
-from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import NULLS, tamed
 from dpgen_jax.data.table.schema import (

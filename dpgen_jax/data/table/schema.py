@@ -29,10 +29,10 @@ from typing import Any
 import yaml
 
 from dpgen_jax.core import files
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
-from dpgen_jax.data.base import Uncovered, listed, locate, quoted
+from dpgen_jax.data.base import Uncovered, locate
 from dpgen_jax.data.table import constraints, transform
 from dpgen_jax.data.table.columns import ENTRIES, IDENTIFIER, column, identifier, kind_of, odd_texts
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.errors import nearest, option
+from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import content_of, require_memory
 from dpgen_jax.core.types import EMPTY, Subjects, UserError
-from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
+from dpgen_jax.data.base import Dataset, frozen, locate
 from dpgen_jax.data.table import frames as parquets
 from dpgen_jax.data.table import parsing, tables
 from dpgen_jax.data.table import schema as schemas
