@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.release.bundle import Release
 
-DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
-               "attacks learn from them; writes metrics.json and report.html.")
+DESCRIPTION = ("Measures how useful synthetic records are, how similar they are to real ones, and "
+               "what attacks learn from them; writes metrics.json and report.html.")
 EMBEDDED = ("glyphs", "digits", "breast_cancer")
 PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train", "training"})
 """names of files that say nothing of what the data are"""
@@ -47,10 +47,11 @@ class Evaluate:
     evaluation: Annotated[Evaluation, parser.FLAT]
     data: Annotated[DataOptions, parser.FLAT]
     dataset: str | None = None
-    """the data set that was trained on, whose held-out part is tested on; a run knows its own"""
+    """the data set of the training, whose held-out part is used for testing; by default that of the
+    run"""
     out: Path | None = None
-    """folder for metrics.json, report.html and private/; RUN/evaluation if left out, or
-    `evaluation` beside a release"""
+    """folder for metrics.json, report.html and private/; by default RUN/evaluation, or `evaluation`
+    next to a release"""
 
 
 def command(argv: list[str]) -> None:
@@ -60,8 +61,8 @@ def command(argv: list[str]) -> None:
         return compare.command(parser.without_flag(argv, "--compare"))
     args = parser.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
     if address := storage.url(args.source):
-        raise UserError(f"{address}: an evaluation is written beside the release that it is of; "
-                        "copy the folder to this machine first")
+        raise UserError(f"{address}: an evaluation is written next to its release; copy the folder "
+                        "to this machine first")
     if args.out:
         storage.require_local(args.out)
     if args.dataset is None:
@@ -75,7 +76,7 @@ def command(argv: list[str]) -> None:
     out = args.out or (run or args.source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
-    contents.refuse_shared(out, "an evaluation holds real records")
+    contents.refuse_shared(out, "an evaluation contains real records")
     dataset = _held_out(args, release, run)
     if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
         dataset = dataclasses.replace(dataset, name=name)
@@ -91,10 +92,9 @@ def command(argv: list[str]) -> None:
         return
     for line in assessment.terminal_lines(found):
         print(line)
-    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, "
-          f"{time.monotonic() - started:.0f} s)\n{report}\n"
-          f"{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
-          "numbers from real records are not covered by epsilon")
+    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, {time.monotonic() - started:.0f} "
+          f"s)\n{report}\n{out / 'private' / 'neighbours.html'} contains REAL records: never share "
+          "it\nnumbers from real records are not covered by epsilon")
 
 
 def with_data_set(args: Evaluate) -> Evaluate:
@@ -119,8 +119,7 @@ def with_data_set(args: Evaluate) -> Evaluate:
         (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
     if source is None:
         bundle.load(run)  # what is no run or release is called so
-        raise UserError(f"{run} does not say which data set it was trained on; name it with "
-                        "--dataset")
+        raise UserError(f"{run} does not record its data set; name it with --dataset")
     options = reading.stated_options(run, known, args.data)
     return dataclasses.replace(args, dataset=source, data=options)
 

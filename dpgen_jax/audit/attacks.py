@@ -161,7 +161,7 @@ def attackable(mechanism: Mechanism) -> NoisySum | ConfidentGNMax:
     """
     if isinstance(mechanism, SumMechanism | LocalMechanism | ConfidentGNMax):
         return mechanism
-    raise UserError(f"{type(mechanism).__name__} is a mechanism that no attack is written for")
+    raise UserError(f"{type(mechanism).__name__} is a mechanism for which there is no attack")
 
 
 def with_noise(mechanism: NoisySum, noise: Noise) -> NoisySum:
@@ -192,7 +192,7 @@ def gaussian(noise: Noise) -> RoundedGaussian:
     """
     if isinstance(noise, RoundedGaussian):
         return noise
-    raise UserError(f"this attack is on Gaussian noise, and the mechanism has "
+    raise UserError("this attack needs Gaussian noise, and the mechanism has "
                     f"{type(noise).__name__}")
 
 
@@ -209,7 +209,7 @@ def clipping(mechanism: Mechanism) -> GradientL2 | RowL2:
     """
     if isinstance(mechanism.bound, GradientL2 | RowL2):
         return mechanism.bound
-    raise UserError(f"this attack is on clipped vectors, and the mechanism bounds messages by "
+    raise UserError("this attack needs clipped vectors, and the mechanism bounds messages by "
                     f"{type(mechanism.bound).__name__}")
 
 

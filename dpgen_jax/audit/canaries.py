@@ -508,7 +508,7 @@ def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarra
             shift = event.gaussian.sensitivity / event.gaussian.sigma / 2
             rate, other = event.rate, -shift
         case _:
-            raise ValueError(f"{event} draws nobody in secret")
+            raise ValueError(f"{event} does not draw units in secret")
     total = np.zeros(SIMULATED)
     heads = rng.integers(0, 2, SIMULATED).astype(bool)
     for _ in range(rounds):

@@ -45,6 +45,7 @@ class Request:
         seed: Repeats a run, without a privacy claim.
         total_epsilon: The epsilon that all runs on these records may not exceed together.
         release_to: The address that the release is copied to.
+        made_by: The person or organisation that the statement names as its maker.
         monitor: Fields of `MonitorOptions`.
         runtime: Fields of `Runtime`.
         out: The run folder.
@@ -66,6 +67,7 @@ class Request:
     seed: int | None = None
     total_epsilon: float | None = None
     release_to: str | None = None
+    made_by: str | None = None
     monitor: Json = dataclasses.field(default_factory=dict)
     runtime: Json = dataclasses.field(default_factory=dict)
     out: Path | None = None
@@ -111,7 +113,7 @@ class Request:
         version = value.get("version") if isinstance(value, Mapping) else None
         if version != VERSION:
             raise UserError(f"{name} is of version {version!r}, and this version of dpgen_jax "
-                            f"reads {VERSION}; go on with the version that wrote it")
+                            f"reads {VERSION}; use the version that wrote it")
         request: Request = from_json(
             cls, {key: part for key, part in value.items() if key != "version"}, name)
         return request

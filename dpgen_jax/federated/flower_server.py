@@ -98,10 +98,10 @@ class Exchange:
         """Lets a node join that names its client; otherwise logs the reason once and asks again."""
         number = about.get("client")
         if about.get("terms") != self._terms.digest or not isinstance(number, int):
-            why = ("cannot join yet: no client's process, or other terms; see its own output. "
-                   "It is asked again")
+            why = ("cannot join yet: its client process is missing or has other terms; see its "
+                   "output. The server tries again")
         elif self._nodes.get(number, node) in online - {node}:
-            why = f"says it is client {number}, who is there already"
+            why = f"claims to be client {number}, which has already joined"
         else:
             self._nodes[number] = node
             self._refused.pop(node, None)

@@ -94,7 +94,7 @@ def latest_state(files: RunFolder, fresh: State, ledger: Ledger) -> State:
                                       "ledger_lines")
     if not ledger.contains(note["ledger_head"], note["ledger_lines"]):
         raise UserError(f"{files.ledger} is shorter than, or not, the ledger of checkpoint "
-                        f"{rounds[-1]}: bring back the file that belongs to this run")
+                        f"{rounds[-1]}: restore the file that belongs to this run")
     arrays = checkpoint.restore(files.checkpoints, rounds[-1], "public", jax.tree.map(
         lambda a: np.empty(a.shape, a.dtype), _arrays(fresh)))
     return State(jax.device_put(arrays["public"]), jax.random.wrap_key_data(arrays["key"]),
@@ -156,7 +156,7 @@ def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence
     for reply in replies:
         why = fault_of_reply(reply, question, mechanism)
         if why is None and reply.client not in cohort:
-            why = "was not asked for"
+            why = "was not expected"
         if why is None and reply.client in counted:
             why = "is its second"
         if why is None:
@@ -272,8 +272,8 @@ def train_rounds(conversation: Conversation, state: State, ledger: Ledger, excha
         hooks.on_round(state, values | {"bytes_sent": exchange.sent - before[0],
                                        "bytes_received": exchange.received - before[1]})
         if silent == PATIENCE:
-            raise UserError(f"no client gave a sound answer in {PATIENCE} rounds; look at the "
-                            "clients' own output, then resume the run")
+            raise UserError(f"no client gave a valid answer in {PATIENCE} rounds; check the output "
+                            "of the clients, then resume the run")
     return state
 
 
@@ -355,7 +355,7 @@ def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
         if not state.step and stop.reason:
             raise nothing_released(files, stop)
         if not state.step:
-            raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
+            raise BudgetExceeded("the budget allows no step, or no client answered: there is no "
                                  "generator to release")
         if state.step < request.config.planned_steps:
             why = stop.reason or "the budget allows no further round"
@@ -431,7 +431,8 @@ class Session:
         mechanism, request = self.method.mechanism, self.request
         facts = guarantee.Facts(method=request.method, preset=request.preset, steps=state.step,
                                 noise_source=guarantee.sources(state.noise),
-                                accounting=request.config.accounting)
+                                accounting=request.config.accounting,
+                                started_on=stages.started_on(self.files))
         privacy = guarantee.statement(facts, self.ledger, mechanism.relation,
                                       protected(mechanism))
         key = stages.last_key(state, request.config)

@@ -52,11 +52,11 @@ class Config(CriticConfig):
     beta: float = 0.8
     """share of the critic in the answer, the classifier's being 1 - beta"""
     t_c: int = 6000
-    """generator step at which the classifier comes in"""
+    """generator step at which the classifier starts"""
     fake_steps: int = 10
-    """classifier steps on fakes; 0: it learns from records alone (ablation "w/o g2r")"""
+    """classifier steps on fakes; 0: it learns from records only (ablation "w/o g2r")"""
     real_steps: int = 10
-    """classifier steps on records; 0: it learns from fakes alone (ablation "w/o r2g")"""
+    """classifier steps on records; 0: it learns from fakes only (ablation "w/o r2g")"""
     fake_batch: int = 1000
     """the most fakes in one classifier step; so many, drawn anew, where pool is 0"""
     order: Literal["sequential", "parallel"] = "sequential"

@@ -252,17 +252,17 @@ class Config(RecordUnits):
     """level from which images are counted; if left out 0 (background) for grey images and 0.5 for
     colours"""
     whitening: float = 0.25
-    """how much directions of small variance are stretched before covariances are asked for: the
+    """how much directions of small variance are stretched before covariances are measured: the
     power of the variance by which they are divided"""
     trust: float = 0.7
-    """where noise is cut, in units of the largest eigenvalue that noise alone makes"""
+    """where noise is cut, in units of the largest eigenvalue that pure noise makes"""
     prune: float = 0.5
     """cells below this share of an average cell of their class are not sampled from"""
     warp: float = 0.1
     """each sampled image is turned, sheared, scaled and moved by a random affine map whose entries
     are up to this far from the identity's (`nets.image`): knowledge put in by hand; 0: none"""
     means: int = 1
-    """rounds that release means of cells alone, each a step of Lloyd's algorithm"""
+    """rounds that release only means of cells, each a step of Lloyd's algorithm"""
     sigma: float | None = None
     """noise multiplier: standard deviation of a round's noise over its sensitivity; found from the
     budget and steps if left out; 0: no noise, epsilon is infinite"""

@@ -114,8 +114,8 @@ class CriticConfig(MethodConfig):
     """weight of the squared scores of real records"""
     class_weight: float = 0.0
     """weight, in a critic's answer at a fake, of the gradient of its class score (the score under
-    the fake's label less the mean of those under the others), beside the gradient of its score; 0:
-    none, as published"""
+    the fake's label less the mean of those under the others), added to the gradient of its score;
+    0: none, as published"""
     warm_steps: int = 2000
     """steps of the warm start, in which each critic has its own generator"""
     g_final_rate: float = 1.0

@@ -48,7 +48,7 @@ class DpSgd(RecordUnits):
     """largest L2 norm of the gradient of one record, over all parameters"""
     relation: Literal["replace-one", "zero-out"] = "replace-one"
     """how neighbouring data sets differ: one record's content is replaced, or its influence is
-    removed, which needs about half the noise and promises as much less"""
+    removed, which needs about half the noise and promises correspondingly less"""
     sigma: float | None = None
     """noise multiplier: standard deviation of the noise on the sum of gradients over clip; found
     from the budget and steps if left out; 0: no noise, epsilon is infinite"""
