@@ -127,7 +127,8 @@ def test_a_label_that_is_none_is_undecided(cells, why):
 
 def test_left_out_and_placeholders_reach_the_release_as_they_are_declared(here):
     frame = pd.DataFrame({"mail": [f"{word(i)}@x.org" for i in range(N)],
-                          "x": np.arange(N) % 9, "note": ["secret"] * N, "y": ["a", "b"] * (N // 2)})
+                          "x": np.arange(N) % 9, "note": ["secret"] * N,
+                          "y": ["a", "b"] * (N // 2)})
     columns = {"mail": {"kind": "left_out"}, "x": {"kind": "integer", "min": 0, "max": 8},
                "note": {"kind": "text", "placeholder": "(note)"},
                "y": {"kind": "categorical", "categories": ["a", "b"]}}
