@@ -146,7 +146,8 @@ class Identifier:
 
     Attributes:
         name: The name in the header of the file.
-        pattern: The text of an identifier; each # is a digit, and each @ a capital letter.
+        pattern: The text of an identifier; each # is a digit, and each @ a capital letter. Without
+            them it is a placeholder, the same in all rows.
         position: Its place among all columns of the file, from 0.
         dtype: The type in frames and Parquet files, as of `Column`.
     """
@@ -155,6 +156,11 @@ class Identifier:
     pattern: str
     position: int
     dtype: str = _shown("")
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each row has another text, and no placeholder."""
+        return not {"#", "@"}.isdisjoint(self.pattern)
 
 
 NO_LABEL = Column("", "categorical", categories=("",))
@@ -180,6 +186,7 @@ class TableSpec:
         gaps: The lower and the higher of two columns, by name, whose order a constraint keeps: a
             method may learn how far the higher one lies above the lower one, in its place. The
             lower one of a pair is the higher one of an earlier pair or of none.
+        left_out: Names of columns of the file that are neither read nor released.
     """
 
     columns: tuple[Column, ...]
@@ -190,6 +197,7 @@ class TableSpec:
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     derived: tuple[str, ...] = later(())
     gaps: tuple[tuple[str, str], ...] = later(())
+    left_out: tuple[str, ...] = later(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""
