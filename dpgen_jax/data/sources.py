@@ -367,7 +367,7 @@ def _check_options(classes: int | None, image_size: int | None, channels: int | 
     if classes is not None and classes < 1:
         raise UserError(f"{option('classes', classes)} is too small; declare 1 or more")
     if channels not in (None, 1, 3):
-        raise UserError(f"{option('channels', channels)}: give 1 for gray or 3 for RGB")
+        raise UserError(f"{option('channels', channels)}: give 1 for grey or 3 for RGB")
 
 
 def _counted(names: Sequence[str], classes: int | None) -> int | None:
