@@ -37,7 +37,7 @@ from dpgen_jax.core.types import Private, Spec, UserError
 from dpgen_jax.data.base import safe_name
 from dpgen_jax.data.table import patterns, schema
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import lifecycle, resolve, side_releases, spending
+from dpgen_jax.run import forecast, lifecycle, resolve, side_releases, spending
 from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.resume import create, refuse_used
@@ -216,7 +216,10 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
     request = request.changed(out=root)
     if offer.events and not (request.resume and stored(root)):
         offer.check()
-        lifecycle.refuse(offer.supposed, functools.partial(resolve.resolved, request))
+        expected = lifecycle.refuse(
+            offer.supposed, functools.partial(resolve.resolved, request))
+        forecast.say(tuple(f"{line}, if the label has two classes" for line in expected)
+                     if offer.supposed.spec.classes > 1 else expected, tell)
     answer = _answered(missing, offer, made, request.changed(method=method), root)
     return Found(request, missing, answer)
 
