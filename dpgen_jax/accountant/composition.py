@@ -137,7 +137,6 @@ def bisect(holds: Callable[[float], bool], failing: float, holding: float) -> fl
     Args:
         holds: The condition, monotone between the two values.
         failing: A value at which it fails, above or below the other.
-        holding: A value at which it holds.
 
     Returns:
         The edge, to rounding; the condition holds at it.
@@ -193,7 +192,6 @@ def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: floa
 
     Args:
         rdp: Divergences, a number or an array [A].
-        orders: Their orders.
         tau: The sum of count * total_variation.
         shares: The shares of delta for the divergences that are tried.
 

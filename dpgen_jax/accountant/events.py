@@ -143,7 +143,6 @@ class LaplaceEvent:
     release.
 
     Attributes:
-        scale: Scale of the noise.
         sensitivity: The most by which the integer changes between neighbours, at most 2^20.
         total_variation: As in `GaussianEvent`.
         mechanism: Name of the mechanism in a privacy statement.

@@ -295,7 +295,6 @@ class Journal:
     """The journal in a folder, which is made if need be.
 
     Attributes:
-        folder: The folder.
         key: 32 random bytes by which records are recognised.
     """
 

@@ -455,7 +455,6 @@ class AppendOnlyFile:
     """An open file to which whole lines are appended, each on disk before the next.
 
     Attributes:
-        path: The file.
         size: Bytes of the lines that count.
         tail: A torn line after them; the next line is written over it.
     """
@@ -658,7 +657,6 @@ def claimed(path: str | os.PathLike[str], budget: float) -> float:
 
     Args:
         path: Its ledger, which need not exist.
-        budget: The epsilon of its budget.
 
     Returns:
         The budget, or what the ledger claims, a torn last line charged, where that is more.

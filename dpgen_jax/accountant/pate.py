@@ -120,9 +120,6 @@ def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
 def require_orders(orders: ArrayLike) -> np.ndarray:
     """Checks the orders of Renyi divergences, and returns them: floats [A].
 
-    Args:
-        orders: A number or numbers.
-
     Raises:
         UserError: Unless all are above 1, and there is at least one.
     """

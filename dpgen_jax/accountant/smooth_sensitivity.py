@@ -296,9 +296,7 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
     small: its first term misses the factor 1 / v.
 
     Args:
-        beta: The smoothness of SS.
         sigma_ss: Standard deviation of the noise, in smooth sensitivities.
-        order: The order a.
 
     Raises:
         UserError: Unless 1 < a < 1 / (2 beta), the paper's range, in which w > 0.
@@ -324,7 +322,6 @@ class Placed:
         total: The total, in steps of `step`.
         sigma: The noise that it gets, in the same steps, itself private.
         log: ln S, in steps of `Sanitiser.log_step`.
-        step: The grid of the total.
     """
 
     total: int
@@ -348,7 +345,6 @@ class Sanitiser:
     that agree less, bring more votes near q0, and SS up: then the data-independent total is better.
 
     Attributes:
-        order: The order a.
         beta: Of the smooth sensitivity, from 0.0001 to below 1 / (2 a).
         sigma_ss: Noise on the total, in smooth sensitivities.
         log_sigma: Noise on ln SS, in units of its sensitivity, beta.
