@@ -73,7 +73,7 @@ SETTINGS: Settings = {
     "published, 5 teacher steps a round": {"d_steps": 5, "d_steps_first": 5},
     "published, 3 times the steps": {"steps": 3 * STEPS},
 }
-"""What differs from the published settings. `sigma` is a share of the teachers, and `records` the
+"""The differences from the published settings. `sigma` is a share of the teachers, and `records` the
 number of records of each; the others are fields of the configuration."""
 
 
