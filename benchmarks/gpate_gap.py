@@ -68,13 +68,17 @@ SETTINGS: Settings = {
     "votes, 150 records a teacher": {**_SILENT, "records": 150},
     "votes, 5 teacher steps a round": {**_SILENT, "d_steps": 5, "d_steps_first": 5},
     "votes, 3 times the steps": {**_SILENT, "steps": 3 * STEPS},
+    "votes, shared optimisers": {**_SILENT, "sharing": 40},
+    "published, shared optimisers": {"sharing": 40},
     "published, noise of epsilon 10": {"sigma": 0.05, "sigma_ratio": 6.0},
     "published, mean of the histogram": {"aggregate": "mean"},
     "published, 5 teacher steps a round": {"d_steps": 5, "d_steps_first": 5},
     "published, 3 times the steps": {"steps": 3 * STEPS},
 }
-"""The differences from the published settings. `sigma` is a share of the teachers, and `records` the
-number of records of each; the others are fields of the configuration."""
+"""The differences from the published settings. `sigma` is a share of the teachers, `records` the
+number of records of each, and `sharing` the number of teachers that take turns with the state of
+one optimiser, as in the authors' code: then a record moves the answers of many teachers, and no
+epsilon holds. The others are fields of the configuration."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -94,14 +98,14 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def configured(args: argparse.Namespace, fields: dict[str, Any]) -> tuple[gpate.Config, int]:
-    """Return the configuration of a setting, and the records of a teacher."""
+def configured(args: argparse.Namespace, fields: dict[str, Any]) -> tuple[gpate.Config, int, int]:
+    """Return the configuration of a setting, the records of a teacher, and who share moments."""
     preset = presets.get("gpate", args.preset)[1].config
     changed = {"steps": STEPS, "sigma": preset.sigma / preset.teachers, **fields}
-    records = changed.pop("records", RECORDS)
+    records, sharing = changed.pop("records", RECORDS), changed.pop("sharing", 1)
     changed["sigma"] *= args.teachers
     nets = SMALL if args.networks == "small" else {}
-    return dataclasses.replace(preset, teachers=args.teachers, **nets, **changed), records
+    return dataclasses.replace(preset, teachers=args.teachers, **nets, **changed), records, sharing
 
 
 def dealt(dataset: Dataset, teachers: int, each: int) -> Records:
@@ -114,7 +118,7 @@ def dealt(dataset: Dataset, teachers: int, each: int) -> Records:
                    dataset.y_train[:needed].reshape(teachers, each))
 
 
-def train(config: gpate.Config, dataset: Dataset, records: Records, seed: int
+def train(config: gpate.Config, dataset: Dataset, records: Records, sharing: int, seed: int
           ) -> tuple[PyTree, Method, dict[str, Any]]:
     """Train by the functions of the method, without the machinery of a run.
 
@@ -128,14 +132,18 @@ def train(config: gpate.Config, dataset: Dataset, records: Records, seed: int
     rng, root = np.random.default_rng(seed), jax.random.key(seed)
 
     def one(carry: Any, given: Any) -> Any:
-        total, gradients, key, query = carry
-        unit, own, number = given
+        total, gradients, optimisers, key, query = carry
+        params, own, number = given
         key = jax.random.fold_in(key, number)
-        unit = method.learn(key, unit, own, query)
+        place = number % (config.teachers // sharing)
+        state = jax.tree.map(lambda moments: moments[place], optimisers)
+        unit = method.learn(key, (params, state), own, query)
+        optimisers = jax.tree.map(lambda moments, new: moments.at[place].set(new), optimisers,
+                                  unit[1])
         mine = bare.answer(key, unit, own, query)
         message = teacher_votes.project(query.question, mine) if config.projection else mine
         total += mechanism.bound.project(key, message)
-        return (total, gradients + mine, key, query), unit
+        return (total, gradients + mine, optimisers, key, query), unit[0]
 
     @jax.jit
     def round_of(number: Array, public: PyTree, units: PyTree, records: Records, bits: Array
@@ -143,19 +151,21 @@ def train(config: gpate.Config, dataset: Dataset, records: Records, seed: int
         key = jax.random.fold_in(root, number)
         query = method.ask(key, public)
         start = (jnp.zeros(mechanism.shape, jnp.int32),
-                 jnp.zeros((config.batch, int(np.prod(dataset.spec.shape)))), key, query)
-        (votes, gradients, *_), units = jax.lax.scan(
-            one, start, (units, records, jnp.arange(config.teachers)))
+                 jnp.zeros((config.batch, int(np.prod(dataset.spec.shape)))), units[1], key, query)
+        (votes, gradients, optimisers, *_), params = jax.lax.scan(
+            one, start, (units[0], records, jnp.arange(config.teachers)))
         outcome = mechanism.decide(votes, bits)
         value = mechanism.value(outcome)
         public, _ = method.absorb(key, public, query, value)
         move = teacher_votes.reconstruct(query.question, value) if config.projection else value
-        return public, units, {"cosine": _cosine(move, gradients), **_counted(config, votes),
-                               "answered": jnp.mean(mechanism.answered(outcome))
-                               if config.aggregate == "gnmax" else jnp.ones(())}
+        return public, (params, optimisers), {
+            "cosine": _cosine(move, gradients), **_counted(config, votes),
+            "answered": jnp.mean(mechanism.answered(outcome)) if config.aggregate == "gnmax"
+            else jnp.ones(())}
 
     public = jax.jit(method.init)(root)
-    units = jax.jit(jax.vmap(method.init_unit))(jax.random.split(root, config.teachers))
+    params, moments = jax.jit(jax.vmap(method.init_unit))(jax.random.split(root, config.teachers))
+    units = params, jax.tree.map(lambda each: each[:config.teachers // sharing], moments)
     found = []
     for number in range(config.steps or 0):
         bits = rng.integers(0, 2**32, mechanism.bits_shape, np.uint32)
@@ -220,10 +230,10 @@ def lengths_of(steps: int) -> list[int]:
 
 def measured(args: argparse.Namespace, dataset: Dataset, name: str, seed: int) -> dict[str, Any]:
     """Train one setting, and return what came out."""
-    config, each = configured(args, SETTINGS[name])
+    config, each, sharing = configured(args, SETTINGS[name])
     records = dealt(dataset, config.teachers, each)
     watch = common.Stopwatch()
-    model, method, means = train(config, dataset, records, seed)
+    model, method, means = train(config, dataset, records, sharing, seed)
     seconds = watch.seconds()
     assert method.sample is not None
     labels = np.arange(IMAGES, dtype=np.int32) % dataset.spec.classes
