@@ -141,14 +141,14 @@ def unread(name: str, entries: Mapping[str, Any], position: int) -> Identifier |
         position: Its place among all columns of a release.
     """
     kind = kind_of(name, entries)
-    own = {IDENTIFIER: ("pattern", "dtype"), TEXT: ("placeholder", "dtype"), LEFT_OUT: ()}[kind]
+    allowed = {IDENTIFIER: ("pattern", "dtype"), TEXT: ("placeholder", "dtype"), LEFT_OUT: ()}[kind]
     for key in entries:
-        if key not in ("kind", *own):
+        if key not in ("kind", *allowed):
             raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}, "
                             "whose cells are never read; remove it or change the kind")
     if kind == LEFT_OUT:
         return None
-    text = entries.get(own[0], "")
+    text = entries.get(allowed[0], "")
     if kind == TEXT and (not isinstance(text, str) or not text or re.search("[#@]", text)):
         raise UserError(f"column {name}: placeholder is {text!r}; write the text that stands in "
                         "every synthetic row, without # and @, as (note)")
