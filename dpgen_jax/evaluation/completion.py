@@ -155,7 +155,7 @@ def _drawn(release: Release, spec: TableSpec, row: np.ndarray, count: int, key: 
 
 
 def _conditioned(release: Release, spec: TableSpec, row: np.ndarray) -> tuple[Json, np.ndarray]:
-    """Returns the model conditioned on the cells of a row, and the shares of the classes, float64 [C].
+    """Returns the model conditioned on a row's cells, and the shares of the classes [C].
 
     A value that the model never makes together with those before it is left out of the condition.
     """
