@@ -48,7 +48,6 @@ class Request:
         made_by: The person or organisation that the statement names as its maker.
         monitor: Fields of `MonitorOptions`.
         runtime: Fields of `Runtime`.
-        out: The run folder.
         resume: Whether to go on with the run in `out`.
     """
 

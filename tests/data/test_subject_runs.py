@@ -99,7 +99,7 @@ def test_an_evaluation_reads_the_table_as_the_run_did_and_judges_people(place, t
 def test_a_resumed_run_has_the_same_people_and_the_same_limit(place, trained):
     run, _ = trained
     for unit, change in ((("--unit", "who", "--rows-per-unit", 4), "unit.rows_per_unit was 3, now"),
-                         (("--unit", "job", "--rows-per-unit", 3), "already contains a run; resume")):
+                         (("--unit", "job", "--rows-per-unit", 3), "contains a run; resume")):
         with pytest.raises(UserError, match=change):
             go(place, "dpmerf", run, "--epsilon", 2, "--resume", unit=unit)
     go(place, "dpmerf", run, "--epsilon", 2, "--resume")

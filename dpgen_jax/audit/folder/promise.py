@@ -56,8 +56,8 @@ def _costs(folder: Folder, findings: Findings) -> None:
         wrong.append(f"{privacy['steps']} steps cost epsilon {at_most(needed)}, and {claimed} "
                      "is stated")
     findings.found("privacy.json charges at least what the mechanism of config.json costs",
-                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps by themselves "
-                   f"cost epsilon {at_most(needed)} of {claimed}")
+                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps cost "
+                   f"epsilon {at_most(needed)} of {claimed}")
 
 
 def stated(folder: Folder, findings: Findings) -> None:
@@ -65,14 +65,15 @@ def stated(folder: Folder, findings: Findings) -> None:
     valid = statements.of(folder.statement).kind == "valid"
     findings.add("privacy.json promises something",
                  Verdict.HOLDS if valid else Verdict.UNCHECKED,
-                 statements.line(folder.statement) + "; this is not a pass" * (not valid))
+                 statements.line(folder.statement)
+                 + "; this does not count as a pass" * (not valid))
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
     """Compares privacy.json with what the ledger and config.json of a run imply."""
     written = read_json(folder.release / "privacy.json")
     book = next((book for book in (folder.book, *folder.book.earlier())
-                 if _speaks_of(folder.statement, book)), folder.book)
+                 if _may_belong(folder.statement, book)), folder.book)
     expected = to_json(_expected(folder, book))
     wrong = [f"{name} is {_short(written.get(name))}, ledger and configuration give "
              f"{_short(expected.get(name))}" for name in {**expected, **written}
@@ -91,7 +92,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
                          ": it is the one that was written" if known else ""))
 
 
-def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
+def _may_belong(statement: dict[str, Any], book: Book) -> bool:
     """Whether a statement may belong to a ledger, by fields that are fast to compare."""
     targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
     between = statements.between_hosts(book.account.processes)
@@ -133,8 +134,8 @@ def as_written(folder: Folder, findings: Findings) -> bool:
     what = "privacy.json is the one that was written"
     if known is None:
         findings.unchecked(what, f"{path.name} in private/, which has the digests of the statement "
-                           "and of the generator, is missing or of an earlier version: it is "
-                           "unknown whether both belong to this run")
+                           "and of the generator, is missing or of an earlier version: whether "
+                           "both are those of this run is unknown")
         return False
     digest = _digest(folder, "privacy.json")
     findings.found(what, digest in known,

@@ -278,7 +278,9 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
     if used and (not places or exists(used)):
         places.append(used)
     for place in places:
-        found.append(schema.read(place).bought)
+        document = schema.document(place)  # whose columns may be declared together
+        found.append(tuple(schema.purchases(
+            document.get("bought", []) if isinstance(document, dict) else None)))
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the bought schema is not available, since it was declared in Python")
     return found
@@ -322,8 +324,8 @@ def _metrics(folder: Folder, findings: Findings) -> None:
     rows = [_charged(row, 0) for row in run_folder.every(folder.files.metrics)]
     without = settled(folder.book) - max(rows, default=0)
     if without > 0 and not wrong:
-        findings.unchecked(check, f"it has no row for {without} of the rounds: what they released "
-                           "is unknown")
+        findings.unchecked(check, f"of {without} of the rounds that were made it has no row: what "
+                           "they released is unknown")
     elif rows or wrong:
         findings.found(check, not wrong, wrong or looked)
 
@@ -450,8 +452,8 @@ def _votes(folder: Folder, findings: Findings) -> None:
     check = "private/votes.i4 contains no answer that is not charged"
     kept = kept_votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
     if kept < settled(folder.book):
-        findings.unchecked(check, f"it has votes of {kept} rounds, and {settled(folder.book)} were "
-                           "made: the other answers are unknown")
+        findings.unchecked(check, f"it holds votes of {kept} rounds, and {settled(folder.book)} "
+                           "were made: what they answered is unknown")
         return
     account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
