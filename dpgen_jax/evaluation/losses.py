@@ -243,8 +243,8 @@ def values(t: Tables) -> Iterator[Finding]:
             count, theirs) >= 10), (
             f"{column.name} takes {count:,} different values in {n:,} synthetic rows and "
             f"{theirs:,.0f} in as many real ones",
-            f"declare the decimals of {column.name} in the schema, or kind: integer" if not few
-            else f"train with a larger epsilon, or declare narrower bounds of {column.name}"))
+            f"declare the decimals of {column.name} in the schema"
+            if not few and column.kind == "continuous" and column.written == "plain" else EPSILON))
         yield from _common(t, i)
 
 

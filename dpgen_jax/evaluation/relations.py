@@ -128,6 +128,13 @@ def correlations(t: Tables) -> Iterator[Finding]:
         return
     pairs = marginals.pairs_of(len(t.columns))
     made, real = features(t, t.made), features(t, t.real)
+    names = [column.name for column in t.columns]
+    for x, y in _spans(t):
+        pairs += [(i, len(names)) for i in range(len(t.columns)) if i not in (x, y)]
+        names.append(f"{t.columns[y].name} - {t.columns[x].name}")
+        for columns, cells in ((made, t.made), (real, t.real)):
+            days = _days(t, cells)
+            columns.append(Feature.of(t.columns[y], days[:, y] - days[:, x], np.zeros(0, int)))
 
     def all_of(columns: list[Feature]) -> np.ndarray:
         return np.array([association(columns[i], columns[j]) for i, j in pairs])
@@ -142,11 +149,10 @@ def correlations(t: Tables) -> Iterator[Finding]:
             "their relation" if lost.sum() > 1 else "")
     for (i, j), p, q, chance in zip(pairs, ours, theirs, noise, strict=True):
         numbers = not (real[i].size or real[j].size)
-        names = t.columns[i].name, t.columns[j].name
-        yield loss("correlation", names, (p, q, chance),
+        yield loss("correlation", (names[i], names[j]), (p, q, chance),
                    (abs(p - q) - ERRORS * chance) / 0.05,
-                   (f"the {'correlation' if numbers else 'association'} of {names[0]} and "
-                    f"{names[1]} is {p:.2f} in synthetic rows and {q:.2f} in real ones "
+                   (f"the {'correlation' if numbers else 'association'} of {names[i]} and "
+                    f"{names[j]} is {p:.2f} in synthetic rows and {q:.2f} in real ones "
                     f"(between halves of these \u00b1 {chance:.2f}){rest}", EPSILON))
 
 
@@ -172,6 +178,17 @@ def _days(t: Tables, cells: np.ndarray) -> np.ndarray:
     """Return cells with times in days, as dates are."""
     seconds = [column.written in ("datetime", "duration", "time") for column in t.columns]
     return np.asarray(np.where(seconds, cells / transform.DAY, cells))
+
+
+MOST_SPANS = 3
+"""The most pairs of dates whose span is related to the other columns."""
+
+
+def _spans(t: Tables) -> list[tuple[int, int]]:
+    """Return pairs of dates whose order real rows keep, as of admission and discharge."""
+    dated = {i for i, column in enumerate(t.columns) if column.written in ("date", "datetime")}
+    ordered = [columns for _, columns, _ in _orders(t, _days(t, t.real)) if {*columns} <= dated]
+    return [(columns[0], columns[1]) for columns in ordered[:MOST_SPANS]]
 
 
 def rules(t: Tables) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data.base import safe_name
 from dpgen_jax.data.sources import kind_of
 from dpgen_jax.data.table import draft, raw, transform
-from dpgen_jax.data.table.columns import IDENTIFIER, NULLS
+from dpgen_jax.data.table.columns import KINDS, NULLS
 from dpgen_jax.data.table.columns import column as declared
 from dpgen_jax.evaluation.results import Draw, Real, Records
 
@@ -178,8 +178,9 @@ def _numbers(name: str, of_tables: Sequence[Sequence[str]], present: Sequence[st
              ) -> Coded | None:
     """Return a column of numbers or dates; None where the real cells are none."""
     try:
-        entries = draft.drafted_entries(name, [*present], False)
-        made = None if entries["kind"] == IDENTIFIER else declared(name, entries)
+        drafted = draft.drafted_entries([*present], False)
+        entries = drafted[0] if isinstance(drafted, tuple) else drafted
+        made = declared(name, entries) if entries["kind"] in KINDS else None
     except UserError:
         return None
     if made is None or made.categories:
