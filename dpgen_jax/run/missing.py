@@ -258,7 +258,7 @@ class Entries(Missing):
         wanted, unit = self.wanted, self.options.unit
         cells = dataclasses.replace(self.cells, columns={
             name: texts for name, texts in self.cells.columns.items() if name != unit})
-        drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns"))
+        drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns")).document
         entries = [*wanted.declared.get("read_from_data", []), *drafted["read_from_data"]]
         document = self._with_parts(
             wanted.declared | drafted | {"read_from_data": [*dict.fromkeys(entries)]})

@@ -62,10 +62,15 @@ KINDS: dict[str, Kind] = {
     "datetime": Kind("continuous", NUMBER, ("special", "format", "zone"), "datetime"),
     "time": Kind("continuous", (), ("special", "format", *NUMBER), "time"),
     "duration": Kind("continuous", NUMBER, ("special", "scale", "format"), "duration")}
-IDENTIFIER = "identifier"
-KNOWN = (*KINDS, IDENTIFIER)
+IDENTIFIER, TEXT, LEFT_OUT = "identifier", "text", "left_out"
+UNREAD = (IDENTIFIER, TEXT, LEFT_OUT)
+"""The kinds of columns whose cells are never read."""
+KNOWN = (*KINDS, *UNREAD)
+UNDECIDED = "?"
+"""The kind, in a draft, of a column for which nothing was found."""
 TEXT_ENTRIES = ("other", "format", "zone", "scale", "decimals", *MARKS, "odd", "dtype")
-ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, *TEXT_ENTRIES, "special", "pattern")
+ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, *TEXT_ENTRIES, "special", "pattern",
+           "placeholder")
 MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
 PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
@@ -79,7 +84,7 @@ DURATIONS = ("H:MM:SS", "HH:MM:SS", "H:MM", "HH:MM", "M:SS", "MM:SS")
 
 
 def column(name: str, entries: Any) -> Column:
-    """Returns a column, whose kind is no `identifier`, of its entries: texts and lists of texts."""
+    """Returns a column, whose cells are read, of its entries: texts and lists of texts."""
     kind = kind_of(name, entries)
     _check_keys(name, kind, entries)
     nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
@@ -127,14 +132,27 @@ def with_partial(name: str, bought: Json, entries: Mapping[str, Any]) -> Json:
     return made | ({"dtype": dtype} if dtype else {})
 
 
-def identifier(name: str, entries: Mapping[str, Any], position: int) -> Identifier:
-    """Returns the identifier of its entries, at its place among all columns."""
+def unread(name: str, entries: Mapping[str, Any], position: int) -> Identifier | None:
+    """Returns the column of its entries, whose cells are never read; None where it is left out.
+
+    Args:
+        name: The name of the column.
+        entries: Its entries, of a kind of `UNREAD`.
+        position: Its place among all columns of a release.
+    """
+    kind = kind_of(name, entries)
+    allowed = {IDENTIFIER: ("pattern", "dtype"), TEXT: ("placeholder", "dtype"), LEFT_OUT: ()}[kind]
     for key in entries:
-        if key not in ("kind", "pattern", "dtype"):
-            raise UserError(f"column {name}: {key} does not belong to a column of kind identifier, "
+        if key not in ("kind", *allowed):
+            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}, "
                             "whose cells are never read; remove it or change the kind")
-    text = entries.get("pattern", "")
-    if not isinstance(text, str) or not re.search("[#@]", text):
+    if kind == LEFT_OUT:
+        return None
+    text = entries.get(allowed[0], "")
+    if kind == TEXT and (not isinstance(text, str) or not text or re.search("[#@]", text)):
+        raise UserError(f"column {name}: placeholder is {text!r}; write the text that stands in "
+                        "every synthetic row, without # and @, as (note)")
+    if kind == IDENTIFIER and (not isinstance(text, str) or not re.search("[#@]", text)):
         raise UserError(f"column {name}: pattern is {text!r}; write one with # for each digit and "
                         "@ for each capital letter, as P-#####")
     return Identifier(name, text, position,

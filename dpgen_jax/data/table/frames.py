@@ -17,10 +17,11 @@ import numpy as np
 
 from dpgen_jax.core import files
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import listed, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import draft, tables, transform
+from dpgen_jax.data.table import draft, patterns, tables, transform
 from dpgen_jax.data.table.columns import NULLS, TYPES, column, declared_type
 from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
 from dpgen_jax.data.table.schema import Schema
@@ -161,7 +162,7 @@ OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timede
 """Types of columns of objects, by what pandas infers of their values."""
 
 
-def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *,
+def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *, unit: str | None = None,
                  types_declared: bool = False) -> Json:
     """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
 
@@ -172,6 +173,8 @@ def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *,
     Args:
         frame: The frame.
         label: The column of the classes; None for rows without classes.
+        unit: The column that names the person or household of each row, which is left out of the
+            schema, as `fit` takes it.
         types_declared: Whether the types of pandas count as declared: the `dtype` of each column
             but those of objects, the kind of a whole number and of a truth value, and a Categorical
             with all its categories. That is right only where they were chosen without a look at the
@@ -185,13 +188,16 @@ def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *,
     """
     _require_frame("frame", frame)
     label = None if label is None else str(label)
+    if unit is not None:
+        frame = _without(frame, unit)
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
                  and name != label and of_seconds(frame.iloc[:, i])]
     cells = cells_of_frame("frame", frame, draft.with_durations(durations), is_draft=True)
     known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
              for i, name in enumerate(frame.columns)} if types_declared else {}
-    made = draft.draft(cells, label, known, types)
+    drafted = draft.draft(cells, label, known, types)
+    made = drafted.document
     of_types = {f"{str(name).strip()}.dtype" for name, dtype in zip(
         frame.columns, frame.dtypes, strict=True) if types_declared and str(dtype) != "object"}
     made["read_from_data"] = [entry for entry in made["read_from_data"] if entry not in of_types]
@@ -202,7 +208,20 @@ def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *,
     if read:
         tell(f"note: {len(read)} entries of this draft were read from the rows, and no epsilon "
              "covers them: declare them, and take them off read_from_data" + counted, sys.stderr)
-    return made
+    for name, remark in drafted.remarks.items():
+        others = f"; or write {' or '.join(remark.instead)}" * bool(remark.instead)
+        tell(f"private: column {name} is of kind {made['columns'][name]['kind']}: {remark.why}"
+             f"{others}", sys.stderr)
+    return patterns.condensed(made)
+
+
+def _without(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """Returns a frame without the column of the units."""
+    names = names_of_frame(frame)
+    if unit not in names:
+        raise UserError(f"{option('unit', unit)}: no such column{nearest(unit, names)}; known: "
+                        f"{listed(names)}")
+    return frame.iloc[:, [i for i, name in enumerate(names) if name != unit]]
 
 
 def _type(series: pd.Series) -> str:
