@@ -134,3 +134,12 @@ def test_any_frame_is_read_and_comes_back_as_its_schema_says(fitted, made, typed
         found = fitted(frame, label, typed)
     if found:
         require_sound(*found, frame)
+
+
+@pytest.mark.slow
+@settings(max_examples=4, **QUICK)
+@given(frames(), st.booleans())
+def test_a_trained_release_comes_back_as_its_schema_says(fitted, made, typed):
+    frame, label = made
+    if found := fitted(frame, label, typed, trained=True):
+        require_sound(*found, frame)
