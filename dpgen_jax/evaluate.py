@@ -27,6 +27,8 @@ from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpgen_jax.data import Dataset
     from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.release.bundle import Release
@@ -161,7 +163,7 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
-def _evaluated(release: Release | str | Path, real: Dataset, *,
+def _evaluated(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
                settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
                ) -> Assessment:
     """Measures a release on real records; see `evaluation.assess.evaluate`."""

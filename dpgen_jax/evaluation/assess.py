@@ -15,20 +15,23 @@ import dataclasses
 import datetime
 import functools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts, without_empty_slots
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import constraints, frames, transform
+from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.evaluation import (
     fidelity,
     figures,
@@ -54,6 +57,9 @@ from dpgen_jax.evaluation.results import (
 from dpgen_jax.release import bundle, contents, plots
 from dpgen_jax.release.bundle import Release, together
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LARGEST = 64
 """The most pixels a side at which images are measured, where the shorter side allows it."""
 LEAST = 8
@@ -63,7 +69,7 @@ REAL_FACTS = ("n_test", "n_real", "notes")
 lack."""
 
 
-def evaluate(release: Release | str | Path, real: Dataset, *,
+def evaluate(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
              settings: Evaluation = Evaluation(), log: Log = print) -> Assessment:
     """Measure a release: its utility, its fidelity, and what membership attacks reach.
 
@@ -72,7 +78,7 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
     Args:
       release: The release, or the path of a release or a run.
       real: The data set that it was trained on, with the held-out part, on which everything is
-        tested once.
+        tested once; or the held-out rows of a table as a frame, without what needs training rows.
       settings: What is measured, and how thoroughly.
       log: A function that takes lines of progress.
 
@@ -85,11 +91,19 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
     """
     if isinstance(release, str | Path):
         release = bundle.load(release)
+    if isinstance(release, Release) and hasattr(real, "isna"):
+        real = _held_out(release.spec, real)
     if not isinstance(release, Release) or not isinstance(real, Dataset):
         raise UserError("evaluate takes a release and the data set that it was trained on, with a "
-                        "held-out part, as load_dataset returns it")
+                        "held-out part, as load_dataset returns it, or held-out rows as a "
+                        "DataFrame")
     check(release.spec, real)
-    parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    if len(real.y_train):
+        parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    elif "membership" in settings.metrics:
+        settings = dataclasses.replace(settings, metrics=tuple(
+            name for name in settings.metrics if name != "membership"))
+        log("membership attacks need the training rows, and are left out")
     data = without_empty_slots(real)
     if release.classifies:
         return Assessment.of([_accuracy(release, data)], _header("classifier", data, release))
@@ -100,10 +114,36 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
     if settings.samples is not None and settings.samples < release.spec.classes:
         raise UserError(f"{settings.samples} samples for {release.spec.classes} classes; pass "
                         f"{option('samples', 100 * release.spec.classes)} or more")
-    found = measured(Real(release.spec, _test(data), (data.x_train, data.y_train), data.subjects),
+    train = (data.x_train, data.y_train) if len(data.y_train) else None
+    found = measured(Real(release.spec, _test(data), train, data.subjects),
                      Synthetic(functools.partial(delivered, release), release), settings, log)
     kind = "table" if isinstance(release.spec, TableSpec) else "images"
     return dataclasses.replace(found, facts=_header(kind, data, release) | found.facts)
+
+
+OTHER = "other"
+"""The category of a bought schema that takes all texts that were not found."""
+
+
+def _held_out(spec: Spec, frame: pd.DataFrame) -> Dataset:
+    """Return a data set of held-out rows only, read as a bought schema reads cells.
+
+    Cells that have no value of their column are null where it is nullable; rows of unknown classes
+    are left out.
+    """
+    if not isinstance(spec, TableSpec):
+        raise UserError("a DataFrame has rows of a table, and this release makes images; give the "
+                        "data set, as load_dataset returns it")
+    columns = [column for column in spec.columns if column.nullable]
+    read = frames.from_frame(frame, Schema(
+        spec, {column.name: OTHER for column in spec.columns if OTHER in column.categories},
+        {column.name: "null" for column in [*columns, *([spec.label] * spec.labelled)]}))
+    for note in read.private_notes:
+        tell(f"private: {note}", sys.stderr)
+    known = read.y_train != EMPTY
+    return dataclasses.replace(
+        read, x_test=read.x_train[known], y_test=read.y_train[known], x_train=read.x_train[:0],
+        y_train=read.y_train[:0])
 
 
 def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(),
