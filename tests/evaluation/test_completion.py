@@ -6,6 +6,7 @@ import pytest
 
 import dpgen_jax as dg
 from dpgen_jax.core.config import Evaluation
+from dpgen_jax.evaluation import assess, marginals
 
 N = 4000
 RNG = np.random.default_rng(7)
@@ -124,3 +125,12 @@ def test_a_release_is_evaluated_on_a_frame_of_held_out_rows(release, capsys):
     odd = test.assign(ill=["maybe"] + list(test["ill"][1:]))
     assert dg.evaluate(release, odd, settings=settings).facts["n_test"] == 599
     assert "private: frame: 1 cells that have no value" in capsys.readouterr().err
+
+
+def test_rows_of_one_release_are_not_detected_among_each_other(release):
+    """They were, by the digits of a double that the other part had lost as floats."""
+    test = assess._held_out(release.spec, release.sample(1500, seed=9))
+    drawn = assess.delivered(release, 1500, 1)
+    assert drawn[0].dtype == test.x_test.dtype == np.float32
+    found = marginals.detect(drawn, (test.x_test, test.y_test), 2)
+    assert abs(found["detection_auroc"] - 0.5) < 0.06
