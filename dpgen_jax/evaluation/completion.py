@@ -71,11 +71,11 @@ def complete(release: Release, frame: pd.DataFrame, *, seed: int | None = None,
         contents.refuse_shared(place, "completed rows hold real cells")
         if place.exists():
             raise UserError(f"{place} exists; name another folder")
-    given = _codes(spec, frame)
-    completed, unmet = _completed(release, spec, given, secrets.randbits(31) if seed is None
+    codes = _codes(spec, frame)
+    completed, unmet = _completed(release, spec, codes, secrets.randbits(31) if seed is None
                                   else int(seed))
     if unmet:
-        tell(f"private: {unmet:,} of {len(given):,} rows: nothing that was drawn keeps the "
+        tell(f"private: {unmet:,} of {len(codes):,} rows: nothing that was drawn keeps the "
              "constraints of the schema together with the cells that are there; their missing "
              "cells stay missing", sys.stderr)
     made = _merged(spec, frame, completed)
@@ -105,17 +105,17 @@ def _codes(spec: TableSpec, frame: pd.DataFrame) -> np.ndarray:
     return codes
 
 
-def _completed(release: Release, spec: TableSpec, given: np.ndarray, seed: int
+def _completed(release: Release, spec: TableSpec, codes: np.ndarray, seed: int
                ) -> tuple[np.ndarray, int]:
     """Returns the codes of completed rows, and how many rows nothing was found for."""
-    completed, unmet = given.copy(), 0
+    completed, unmet = codes.copy(), 0
     key = jax.random.key(seed)
     alike: dict[bytes, list[int]] = {}
-    for place, row in enumerate(given):
+    for place, row in enumerate(codes):
         if np.isnan(row[:len(spec.all_columns)]).any():
             alike.setdefault(row.tobytes(), []).append(place)
     for number, places in enumerate(alike.values()):
-        found = list(_drawn(release, spec, given[places[0]], len(places),
+        found = list(_drawn(release, spec, codes[places[0]], len(places),
                             jax.random.fold_in(key, number)))
         for place, made in zip(places, found, strict=False):
             completed[place] = made

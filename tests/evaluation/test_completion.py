@@ -1,4 +1,4 @@
-"""What Python does with frames: completed rows keep their cells, and held-out rows are a test."""
+"""Frames: completed rows keep the cells that are there, and held-out rows are a test."""
 
 import numpy as np
 import pandas as pd
