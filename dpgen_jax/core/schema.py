@@ -81,6 +81,8 @@ class Column:
         written: What the texts of the column are; a date is a number of days, a date with a time, a
             time and a duration are numbers of seconds.
         format: The format of a date, time or duration.
+        zone: The time zone in which a date with a time is written, whose codes are then seconds of
+            UTC; "" for one without.
         unit: The text around a number, with {} in its place.
         decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
@@ -102,6 +104,7 @@ class Column:
     decimals: int = later(-1)
     marks: str = later(".")
     dtype: str = _shown("")
+    zone: str = later("")
 
     @property
     def outside(self) -> tuple[float, ...]:
@@ -187,6 +190,8 @@ class TableSpec:
             method may learn how far the higher one lies above the lower one, in its place. The
             lower one of a pair is the higher one of an earlier pair or of none.
         left_out: Names of columns of the file that are neither read nor released.
+        numbered: Names of columns that were whole numbers in the frame that was trained on. They
+            change nothing that is trained, and schemas that differ only in them are equal.
     """
 
     columns: tuple[Column, ...]
@@ -198,6 +203,7 @@ class TableSpec:
     derived: tuple[str, ...] = later(())
     gaps: tuple[tuple[str, str], ...] = later(())
     left_out: tuple[str, ...] = later(())
+    numbered: tuple[str, ...] = _shown(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""

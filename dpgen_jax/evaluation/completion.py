@@ -1,4 +1,4 @@
-"""Completes rows of a table: their missing cells are drawn given those that are there.
+"""Completes rows of a table: their missing cells are drawn, conditioned on those that are there.
 
 The model is conditioned on the cells of each row, but for columns that constraints compute or that
 are learned by how far they lie above another one. Of a number it is the cell of its histogram. What
@@ -43,7 +43,7 @@ TRIES = 4
 
 def complete(release: Release, frame: pd.DataFrame, *, seed: int | None = None,
              out: str | Path | None = None) -> pd.DataFrame:
-    """Draws the missing cells of rows, given the cells that are there.
+    """Draws the missing cells of rows, conditioned on the cells that are there.
 
     What comes out holds the real cells of `frame`: it is not a release, and no epsilon covers it.
 
@@ -71,11 +71,11 @@ def complete(release: Release, frame: pd.DataFrame, *, seed: int | None = None,
         contents.refuse_shared(place, "completed rows hold real cells")
         if place.exists():
             raise UserError(f"{place} exists; name another folder")
-    codes = _codes(spec, frame)
-    completed, unmet = _completed(release, spec, codes, secrets.randbits(31) if seed is None
+    known = _codes(spec, frame)
+    completed, unmet = _completed(release, spec, known, secrets.randbits(31) if seed is None
                                   else int(seed))
     if unmet:
-        tell(f"private: {unmet:,} of {len(codes):,} rows: nothing that was drawn keeps the "
+        tell(f"private: {unmet:,} of {len(known):,} rows: nothing that was drawn keeps the "
              "constraints of the schema together with the cells that are there; their missing "
              "cells stay missing", sys.stderr)
     made = _merged(spec, frame, completed)
@@ -105,17 +105,17 @@ def _codes(spec: TableSpec, frame: pd.DataFrame) -> np.ndarray:
     return codes
 
 
-def _completed(release: Release, spec: TableSpec, codes: np.ndarray, seed: int
+def _completed(release: Release, spec: TableSpec, known: np.ndarray, seed: int
                ) -> tuple[np.ndarray, int]:
     """Returns the codes of completed rows, and how many rows nothing was found for."""
-    completed, unmet = codes.copy(), 0
+    completed, unmet = known.copy(), 0
     key = jax.random.key(seed)
     alike: dict[bytes, list[int]] = {}
-    for place, row in enumerate(codes):
+    for place, row in enumerate(known):
         if np.isnan(row[:len(spec.all_columns)]).any():
             alike.setdefault(row.tobytes(), []).append(place)
     for number, places in enumerate(alike.values()):
-        found = list(_drawn(release, spec, codes[places[0]], len(places),
+        found = list(_drawn(release, spec, known[places[0]], len(places),
                             jax.random.fold_in(key, number)))
         for place, made in zip(places, found, strict=False):
             completed[place] = made
@@ -155,7 +155,7 @@ def _drawn(release: Release, spec: TableSpec, row: np.ndarray, count: int, key: 
 
 
 def _conditioned(release: Release, spec: TableSpec, row: np.ndarray) -> tuple[Json, np.ndarray]:
-    """Returns the model given the cells of a row, and the shares of the classes, float64 [C].
+    """Returns the model conditioned on a row's cells, and the shares of the classes [C].
 
     A value that the model never makes together with those before it is left out of the condition.
     """

@@ -43,7 +43,7 @@ COLUMNS = {  # cells, and entries that a draft must have
     "number": ([f"{i:03d}" for i in range(N)], {"kind": "identifier", "pattern": "###"}),
     "whole": ([f"{i}.0" for i in range(N)], {"kind": "integer", "max": "119"}),
     "abroad": ([f"{day}T10:{i % 60:02d}:00+02:00" for i, day in enumerate(DAYS)],
-               {"kind": "datetime", "format": "%Y-%m-%dT%H:%M:%S+02:00"}),
+               {"kind": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z", "zone": "+02:00"}),
     "few": (["0"] * (N - 9) + ["4"] * 9, {"kind": "integer", "scale": None, "max": "4"}),
     "file": ([f"z{i % 70:06d}" for i in range(N)], {"kind": "categorical"})}
 

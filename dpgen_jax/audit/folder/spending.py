@@ -324,7 +324,7 @@ def _metrics(folder: Folder, findings: Findings) -> None:
     without = settled(folder.book) - max(rows, default=0)
     if without > 0 and not wrong:
         findings.unchecked(check, f"of {without} of the rounds that were made it has no row: what "
-                           "they released cannot be told")
+                           "they released is unknown")
     elif rows or wrong:
         findings.found(check, not wrong, wrong or looked)
 
@@ -453,7 +453,7 @@ def _votes(folder: Folder, findings: Findings) -> None:
     kept = kept_votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
     if kept < settled(folder.book):
         findings.unchecked(check, f"it holds votes of {kept} rounds, and {settled(folder.book)} "
-                           "were made: what they answered cannot be told")
+                           "were made: what they answered is unknown")
         return
     account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"

@@ -166,6 +166,9 @@ def _of_present(texts: list[str], dtype: str) -> Entries:
         return {"kind": "identifier", "pattern": "#" * len(unique[0])}
     if is_padded:  # numerals of one length with zeros in front, such as zip codes
         return {"kind": "codes", "categories": ordered(unique)}
+    compact = {transform.compact_format(text) for text in unique}
+    if compact in ({transform.COMPACT}, {transform.LONGER}):
+        return {"kind": "datetime", "min": min(unique), "max": max(unique), "format": compact.pop()}
     values = _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
@@ -285,20 +288,28 @@ def _decimals(texts: list[str], mark: str) -> dict[str, str]:
 
 
 def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
-    """Returns the entries of dates and times, by the first format that reads all texts."""
-    ends = {match[0] if (match := re.search(r"(?<=:\d\d)[+-]\d\d:?\d\d$", text)) else ""
-            for text in texts}
-    offset = ends.pop() if len(ends) == 1 else ""
+    """Returns the entries of dates and times, by the first format that reads all texts.
+
+    Of stamps with offsets the zone is the commonest one.
+    """
+    zones = Counter(transform.zone_name(offset) for text in texts
+                    if re.search(r":\d\d\D*[+-]|:.*UTC", text)
+                    and (offset := transform.offset_of(text)) is not None)
+    zone = {"zone": max(zones, key=lambda name: zones[name])} if zones else {}
+    in_parts = any(transform.FRACTION.search(text) for text in texts)
     for kind, form in FORMATS:
-        if are_durations and kind != "duration":
+        if (are_durations and kind != "duration") or (
+                in_parts and "%S" in form and "%f" not in form):
             continue
-        if kind == "datetime":
-            form += offset
-        shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
+        if zone and kind == "datetime":
+            form += transform.ZONE
+        shaped = Column("", "integer", written=kind, format=form,  # type: ignore[arg-type]
+                        zone=zone.get("zone", "") * (kind == "datetime"))
         read = transform.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
             low, high = transform.texts(shaped, np.array([values.min(), values.max()]))
-            return {"kind": kind, "min": low, "max": high, "format": form}
+            return {"kind": kind, "min": low, "max": high, "format": form} | (
+                zone if kind == "datetime" else {})
     return None
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
+import numbers
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +22,7 @@ from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.table import draft, patterns, tables, transform
+from dpgen_jax.data.table.columns import NULLS, TYPES, column, declared_type
 from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
 from dpgen_jax.data.table.schema import Schema
 
@@ -64,8 +68,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                    is_draft: bool = False) -> Cells:
     """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
-    A UserError where it is not a frame, or has two columns of one name; where values have lost the
-    difference between them; and, without a schema, for times of a zone.
+    A UserError where it is not a frame, or has two columns of one name, and where values have lost
+    the difference between them.
 
     Args:
         source: Its name, for errors.
@@ -79,9 +83,6 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
-        if name not in declared and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
-            raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
-                            "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
 
@@ -100,6 +101,12 @@ def names_of_frame(frame: pd.DataFrame, source: str = "frame") -> list[str]:
     return [str(name).strip() for name in frame.columns]
 
 
+def numbered_names(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Returns the names of a frame's columns that are whole numbers, as texts."""
+    return tuple(str(name) for name in frame.columns
+                 if isinstance(name, numbers.Integral) and not isinstance(name, bool))
+
+
 def _require_frame(source: str, frame: object) -> None:
     """Refuses what is no frame."""
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
@@ -116,6 +123,9 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values: their last digits do not matter
+    if column is None and not is_draft:
+        values = [transform.duration_text(value) if isinstance(value, datetime.timedelta) else value
+                  for value in values]
     read, texts = transform.python_reader(column, exact), []
     try:
         for value in values:
@@ -152,7 +162,7 @@ OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timede
 """Types of columns of objects, by what pandas infers of their values."""
 
 
-def draft_schema(frame: pd.DataFrame, label: str | None = None, *, unit: str | None = None,
+def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *, unit: str | None = None,
                  types_declared: bool = False) -> Json:
     """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
 
@@ -177,6 +187,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, unit: str | N
         UserError: It is not a frame, or naming the column at fault.
     """
     _require_frame("frame", frame)
+    label = None if label is None else str(label)
     if unit is not None:
         frame = _without(frame, unit)
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
@@ -220,9 +231,11 @@ def _type(series: pd.Series) -> str:
     if isinstance(series.dtype, pd.CategoricalDtype):
         values = series.cat.categories
         return "category" if values.dtype.kind not in "biuf" else f"category[{values.dtype}]"
+    if isinstance(series.dtype, pd.ArrowDtype):
+        return _arrow_type(str(series.dtype.pyarrow_dtype))
     if series.dtype == object:
         return OBJECTS.get(pd.api.types.infer_dtype(series), "")
-    return str(series.dtype)
+    return re.sub(r", .*\]", "]", str(series.dtype))  # without a zone
 
 
 def _known(series: pd.Series, is_label: bool) -> Json:
@@ -233,12 +246,59 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
                 "categories": [transform.python_text(text, None) for text in kind.categories]}
-    if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
-        return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
-            "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
+    if kind.kind == "b":
+        has_null = {} if hasattr(kind, "na_value") else {"nullable": "false"}
+        return {"kind": "categorical" if is_label else "boolean", "categories": ["False", "True"]
+                } | ({} if is_label else has_null)
+    if zone := zone_of_type(kind):
+        return {"zone": zone}
     if kind.kind not in "iu" or is_label:
         return {}
     return {"kind": "integer"} | ({} if hasattr(kind, "na_value") else {"nullable": "false"})
+
+
+def typed(document: Json, frame: pd.DataFrame, label: str | None) -> Json:
+    """Returns the document of a schema, with what the types of a frame declare of other columns.
+
+    A Categorical and a column of truth values are declared as a whole, and of others the type and
+    the time zone.
+
+    Args:
+        document: The document; of columns that it has, nothing is changed.
+        frame: The frame.
+        label: The column of the classes, where it is stated.
+
+    Raises:
+        UserError: It is not a frame.
+    """
+    columns: Json = {}
+    label = document.get("label", label)
+    for i, name in enumerate(names_of_frame(frame)):
+        columns[name] = document.get("columns", {}).get(name) or _of_type(
+            frame.iloc[:, i], name, name == label)
+    label_of = {"label": label} if label and "categories" in columns.get(label, {}) else {}
+    return label_of | document | {"columns": columns}
+
+
+def _of_type(series: pd.Series, name: str, is_label: bool) -> Json:
+    """Returns the entries of a column that its type declares; a label needs two classes."""
+    made, dtype = _known(series, is_label), _type(series)
+    categories = made.get("categories", [])
+    is_sound = len({*categories} - NULLS) == len(categories) >= 1 + is_label
+    if "categories" in made and is_sound:
+        odd = {"odd": "null"} if is_label else {"nullable": "true", "odd": "null"}
+        made = odd | made | ({"odd": "False"} if made.get("nullable") == "false" else {})
+        declared = declared_type(column(name, made), dtype)
+        return made | ({"dtype": declared} if declared else {})
+    zone = zone_of_type(series.dtype)
+    return ({"dtype": dtype} if dtype in TYPES else {}) | ({"zone": zone} if zone else {})
+
+
+def zone_of_type(dtype: object) -> str:
+    """Returns the name of the time zone of a type of pandas; empty where it has none."""
+    zone = str(getattr(dtype, "tz", None) or getattr(
+        getattr(dtype, "pyarrow_dtype", None), "tz", None) or "")
+    return re.sub(r"^UTC(?=[+-])", "", zone)
 
 
 ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "string": "str",

@@ -329,7 +329,7 @@ NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
 TOP = ("name", "file", "label", "targets", "columns", "default", "constraints", "read_from_data",
        "bought")
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
-         "kind": "kinds", "odd": "odd values", "dtype": "types",
+         "kind": "kinds", "odd": "odd values", "dtype": "types", "zone": "format",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
