@@ -28,6 +28,7 @@ from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
+
     from dpgen_jax.data import Dataset
     from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.evaluation.two_tables import Source
