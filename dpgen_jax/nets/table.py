@@ -235,7 +235,7 @@ class Student:
                 "label": jnp.zeros(self.classes)}
 
     def apply(self, params: dict[str, Array], away: Array, labels: Array) -> Array:
-        """Returns logits [N] of fakes, given as differences [N, D] from their centres, with labels."""
+        """Returns logits [N] of fakes, as differences [N, D] from their centres, with labels."""
         onehot = jax.nn.one_hot(labels, self.classes)
         h = leaky_relu(jnp.concatenate([away, onehot], 1) @ params["hidden"] + params["bias"])
         linear = jnp.sum(away * params["linear"][labels], 1) / math.sqrt(self.features)
