@@ -233,8 +233,6 @@ def near(decode: object, n_units: int, apart: np.ndarray) -> np.ndarray:
     """Returns what all other units add, so that the change of one shows best: int32 [B, D].
 
     Args:
-        decode: The decoder of the noisy sum.
-        n_units: U.
         apart: bool [B, D], where the two sums differ.
     """
     return np.zeros(apart.shape, np.int32)
@@ -311,9 +309,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
     """Makes releases of two sums, until there are enough or the time is over.
 
     Args:
-        mechanism: The mechanism.
         totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
-        seconds: How long.
         most: Releases of each sum, at most; 16 are made at least.
         features: What is kept of a release; by default what separates both sums.
 

@@ -340,7 +340,7 @@ class Client:
         for name in ("round", "step"):
             value = getattr(question, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_ROUNDS:
-                raise UserError(f"{name} {value!r} of the question is no number of a round")
+                raise UserError(f"{name} {value!r} of the question is not the number of a round")
         # Once answered, it makes all earlier rounds a thing of the past. So that no question can
         # lock the client out for longer than the terms can last, a round may be at most twice their
         # steps ahead: as far as the server comes if as many rounds are lost as succeed.
@@ -396,7 +396,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
 
     Raises:
         UserError: For records that do not fit the terms, none at all, or a folder that was started
-            with other records, terms or budget. A budget that is spent is no error here: answers
+            with other records, terms or budget. A spent budget is not an error here: answers
             are refused, one by one.
     """
     require_32_bits()

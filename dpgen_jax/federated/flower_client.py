@@ -56,5 +56,5 @@ def record_arrays(content: RecordDict, name: str) -> wire.Arrays:
     """
     record = content.get(name, ArrayRecord())
     if not isinstance(record, ArrayRecord):
-        raise TypeError(f"{name} is no record of arrays")
+        raise TypeError(f"{name} is not a record of arrays")
     return {key: array.numpy() for key, array in record.items()}

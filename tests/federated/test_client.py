@@ -97,7 +97,7 @@ def test_a_bad_question_costs_nothing(tmp_path):
         ({"images": good.astype(np.float64)}, "images of the question is float64"),
         ({"more": np.zeros(2)}, "has an array 'more', which no query")]
     malformed = [
-        ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
+        ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "the number of a round"),
         ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
         ({"arrays": {}}, "the question has no array 'images'"),
         ({"terms": "0" * 64}, "asked under other terms")]

@@ -37,8 +37,8 @@ def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
     if same:
         _costs(folder, findings)
     findings.unchecked("epsilon from the ledger, charges against releases, permissions",
-                       "the ledger lies with whoever trained it",
-                       "ask them for `python -m dpgen_jax.audit RUN`")
+                       "the ledger is with the person who trained it",
+                       "request the output of `python -m dpgen_jax.audit RUN`")
 
 
 def _costs(folder: Folder, findings: Findings) -> None:
@@ -255,7 +255,8 @@ def _for_people(folder: Folder, findings: Findings) -> None:
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
             "this version cannot make anew",
             "compare its epsilon with that of privacy.json. A resume writes README.txt and "
-            "statement.html: " + (go_on(folder.root) if folder.whole else "ask whoever trained it"))
+            "statement.html: " + (go_on(folder.root) if folder.whole else
+                                  "ask the person who trained it"))
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}

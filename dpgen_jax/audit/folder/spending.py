@@ -374,7 +374,7 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
     older = sum(row.twice is None for row in rows)
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
-        f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
+        f", but {older} rounds of an earlier version were not searched for that" if older else "")
     unseen = settled(folder.book) - len({row.number for row in rows})
     if unseen > 0 and not wrong:
         findings.unchecked(ONCE, f"{seen}; of {unseen} other rounds that were made there is no "
