@@ -277,7 +277,9 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
     if used and (not places or exists(used)):
         places.append(used)
     for place in places:
-        found.append(schema.read(place).bought)
+        document = schema.document(place)  # whose columns may be declared together
+        found.append(tuple(schema.purchases(
+            document.get("bought", []) if isinstance(document, dict) else None)))
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the schema that was bought is not at hand, as it was declared in Python")
     return found
