@@ -131,16 +131,16 @@ def train(config: gpate.Config, dataset: Dataset, records: Records, sharing: int
     mechanism = method.mechanism
     rng, root = np.random.default_rng(seed), jax.random.key(seed)
 
-    def one(carry: Any, given: Any) -> Any:
+    def one(carry: Any, inputs: Any) -> Any:
         total, gradients, optimisers, key, query = carry
-        params, own, number = given
+        params, part, number = inputs
         key = jax.random.fold_in(key, number)
         place = number % (config.teachers // sharing)
         state = jax.tree.map(lambda moments: moments[place], optimisers)
-        unit = method.learn(key, (params, state), own, query)
+        unit = method.learn(key, (params, state), part, query)
         optimisers = jax.tree.map(lambda moments, new: moments.at[place].set(new), optimisers,
                                   unit[1])
-        mine = bare.answer(key, unit, own, query)
+        mine = bare.answer(key, unit, part, query)
         message = teacher_votes.project(query.question, mine) if config.projection else mine
         total += mechanism.bound.project(key, message)
         return (total, gradients + mine, optimisers, key, query), unit[0]

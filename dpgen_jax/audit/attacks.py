@@ -448,11 +448,11 @@ class _Places:
         entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
         distances: list[float] = []
         for places, squared in self.kept:
-            own = self._moved[places] == 1
-            if squared[own].sum() >= (1 - 2 * SHARED) * squared.sum():
-                owner.append(np.full(own.sum(), len(distances)))
-                entries.append(places[own])
-                distances.append(float(squared[own].sum()))
+            unshared = self._moved[places] == 1
+            if squared[unshared].sum() >= (1 - 2 * SHARED) * squared.sum():
+                owner.append(np.full(unshared.sum(), len(distances)))
+                entries.append(places[unshared])
+                distances.append(float(squared[unshared].sum()))
         return Trials(self._totals.reshape(self._shape).astype(np.int32), np.concatenate(entries),
                       np.concatenate(owner), len(distances), min(distances, default=0.0))
 
