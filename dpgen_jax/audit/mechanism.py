@@ -198,7 +198,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds findings: whether noise has the law that is charged, and is independent.
 
-    The mechanism has the noise of its preset, and noise is drawn as many seconds as are given.
+    The mechanism has the noise of its preset; noise is drawn for the given seconds.
     """
     event = mechanism.events(1)[-1][0]
     law = charged_law(event)
@@ -238,7 +238,6 @@ def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Arra
         messages: float32 [U, B, M].
         inputs: int32 [R, 1], of the round, as the schedule sampled them: the unit of each place, or
             whether each unit is counted.
-        key: Of rounding.
     """
     sampled = mechanism.schedule.batch_capacity is not None
     units = inputs[:, 0] if sampled else jnp.arange(len(messages))
@@ -254,7 +253,6 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
     Args:
         mechanism: One whose schedule draws units in secret.
         messages: float32 [U, B, M]; unit i moves column i only.
-        seconds: How long.
         most: Transcripts of the rounds of all units, at most.
 
     Returns:
@@ -282,12 +280,11 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
 def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
-    Messages have a column for each unit: further ones are noise of no use, and cost time.
-
-    A release in which the unit is known to be drawn has about this mu.
+    A release in which the unit is known to be drawn has about this mu. Messages have a column for
+    each unit and no others, which would only cost time.
 
     Raises:
-        UserError: The schedule draws nobody in secret, or the bound does not clip vectors.
+        UserError: The schedule draws no unit in secret, or the bound does not clip vectors.
     """
     rows, columns = mechanism.shape[0], UNITS
     bound = dataclasses.replace(attacks.clipping(mechanism), columns=columns)
@@ -394,7 +391,7 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
     """Attacks the mechanism of a configuration, for data of the preset's schema and size.
 
     Raises:
-        UserError: A configuration or a budget that means nothing.
+        UserError: An invalid configuration or budget.
     """
     require_32_bits()
     found, method, config, preset = Findings(log), target.method, target.config, target.preset
@@ -465,11 +462,8 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
     """Adds all attacks on one mechanism; returns trade-off curves for the picture.
 
     Args:
-        mechanism: The mechanism.
         shape: (B, M) of a message, before it is bounded.
-        seconds: How long all of it may take, about.
-        found: The findings, which become more.
-        name: The name of the mechanism in them.
+        seconds: How long all of it may take, approximately.
         further: Whether it is a further phase of a method, with the noise of the first: then only
             its sensitivity and its noisy sum are attacked.
     """

@@ -90,7 +90,7 @@ class Pair:
     Attributes:
         messages: float32 [2, B, M].
         added: int32 [2, B, D], what they add to the sum.
-        tried: How many pairs were looked at to find this one.
+        tried: How many pairs were compared to find this one.
     """
 
     messages: np.ndarray
@@ -107,10 +107,7 @@ class Pair:
 def opposites(bound: object, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     """Returns two messages float32 [B, M] that move the sum far apart; another pair for each key.
 
-    Args:
-        bound: The bound.
-        key: Random key.
-        shape: (B, M) of a message.
+    `shape` is (B, M).
     """
     signs = HUGE * jax.random.rademacher(key, shape, jnp.float32)
     return signs, -signs
@@ -178,9 +175,9 @@ def adder(mechanism: Mechanism) -> Add:
     if isinstance(mechanism, LocalMechanism):  # whose contributions have noise
         return mechanism.bound.project
     inputs = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
-    nobody = jnp.zeros(mechanism.shape, jnp.int32)
+    empty = jnp.zeros(mechanism.shape, jnp.int32)
     return lambda key, message: mechanism.added(
-        nobody, mechanism.contribution(key, message, jnp.ones(inputs, jnp.int32))[None])
+        empty, mechanism.contribution(key, message, jnp.ones(inputs, jnp.int32))[None])
 
 
 def squared(added: np.ndarray) -> np.ndarray:
@@ -205,8 +202,8 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
     """Looks for two messages, (B, M) each, that move the sum further than any others.
 
     It begins with the worst case of the bound and with wild messages, and changes some entries of
-    the best pair again and again: bounds round, so there is no gradient to follow. It looks for as
-    many seconds as are given, at least for one round.
+    the best pair again and again: bounds round, so there is no gradient to follow. The search takes
+    the given seconds, and at least one round.
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)

@@ -67,7 +67,7 @@ class Terms:
             return cls(method, config, contents.spec(terms["spec"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"the terms of the federation are damaged ({error}); write the app "
-                            "anew with python -m dpgen_jax.federate") from None
+                            "again with python -m dpgen_jax.federate") from None
 
     def build(self, runtime: Runtime = Runtime()) -> Method:
         """Builds the method, whose mechanism is a `LocalMechanism`.
@@ -87,8 +87,8 @@ def local_mechanism(method: Method) -> LocalMechanism:
         UserError: The method adds its noise at the server.
     """
     if not isinstance(method.mechanism, LocalMechanism):
-        raise UserError("these terms add noise at the server, so that answers would leave the "
-                        f"clients bare; a federation needs {option('federated')}")
+        raise UserError("these terms add noise at the server, so answers would leave the clients "
+                        f"without noise; a federation needs {option('federated')}")
     return method.mechanism
 
 
@@ -115,7 +115,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all of it, by which a question that is asked again is recognised."""
+        """The SHA-256 of all of it, by which a repeated question is recognised."""
         digest = hashlib.sha256(f"{self.terms} {self.round} {self.step}".encode())
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], order="C")
@@ -163,15 +163,15 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     names = [_name(path) for path, _ in leaves]
     if odd := sorted(set(names) ^ set(arrays)):
-        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names
-                        else f"the question has an array {odd[0]!r} that nobody asked for")
+        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names else
+                        f"the question has an array {odd[0]!r}, which no query of this method has")
     for name, (_, leaf) in zip(names, leaves, strict=True):
         array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:
-            raise UserError(f"{name} of the question is {array.dtype}{list(array.shape)}, expected "
+            raise UserError(f"{name} of the query is {array.dtype}{list(array.shape)}, expected "
                             f"{leaf.dtype}{list(leaf.shape)}")
         if not np.all(np.isfinite(array)):
-            raise UserError(f"{name} of the question is not finite")
+            raise UserError(f"{name} of the query is not finite")
     return jax.tree.unflatten(structure, [arrays[name] for name in names])
 
 

@@ -42,7 +42,7 @@ def sampled(config: CriticConfig, delta: float, script: str) -> Published | None
 
     It counts ONE Gaussian per sample, amplified by sampling 1 of the critics without replacement
     (Wang, Balle and Kasiviswanathan, AISTATS 2019, Theorem 27), composed steps * batch times. This
-    is no guarantee: all samples of a round share one choice of a critic, so that the round is to be
+    is not a guarantee: all samples of a round share one choice of a critic, so the round has to be
     amplified as a whole, and a critic that learns only when it is chosen remembers the choices.
     """
     if config.critics_per_step != 1:  # 0: all of them
@@ -149,10 +149,8 @@ def of_photographs(small: CriticConfig, tight: CriticConfig, large_tight: Critic
                    ) -> dict[str, Preset]:
     """Returns presets of this library for CelebA and Places365.
 
-    Args:
-        small: The configuration for epsilon 10.
-        tight: That for epsilon 1 and 32 x 32 pixels.
-        large_tight: That for epsilon 1 and 64 x 64 pixels.
+    `small` is for epsilon 10, `tight` for epsilon 1 and 32 x 32 pixels, and `large_tight` for
+    epsilon 1 and 64 x 64 pixels.
     """
     made = {}
     for key, data in photographs.ALL.items():

@@ -1,6 +1,7 @@
 """Synthetic records in blocks, in memory that does not grow, and conditions on their columns.
 
-Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`. They are checked against
+Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`, of which `and` joins
+several. They are checked against
 the schema first: a condition that no record of the schema can meet is refused. Null meets no
 comparison, not even `!=`; only `=null`, and a set that names null, includes it.
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # an exported folder has this module, and no methods
 LABEL = "label"
 """The name by which conditions call the class of an image."""
 OPERATOR = re.compile(r"\s*(!=|>=|<=|==|=|>|<)\s*")
+AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 NULL, NULLS = "null", ("None", "nan", "NaT", "<NA>")
@@ -111,9 +113,9 @@ def parse_conditions(where: Where, spec: Spec) -> Conditions:
     """Reads conditions.
 
     Args:
-        where: Texts of conditions; or a dict from the names of columns to a value, to several
-            values of which one must be met, or to the text of a condition without its column, such
-            as ">=60". None stands for null.
+        where: A text of conditions, or several texts; or a dict from the names of columns to a
+            value, to several values of which one must be met, or to the text of a condition
+            without its column, such as ">=60". None stands for null.
         spec: The schema. Images have one column, `label`.
 
     Returns:
@@ -134,7 +136,7 @@ def parse_conditions(where: Where, spec: Spec) -> Conditions:
     if isinstance(texts, Mapping):
         read = [_of_value(str(name), value, columns) for name, value in texts.items()]
     else:
-        read = [_of_text(str(text), columns) for text in texts]
+        read = [_of_text(one, columns) for text in texts for one in _parts(str(text))]
     conditions = Conditions(spec, tuple(read))
     for place, column in columns.places.values():
         _require_possible(column, [c for c in conditions.all if c.place == place])
@@ -154,6 +156,19 @@ def _columns(spec: Spec) -> list[tuple[int, Column]]:
         names = spec.class_names or tuple(map(str, range(spec.classes)))
         return [(-1, Column(LABEL, "categorical", categories=names))]
     return [*enumerate(spec.columns), *([(-1, spec.label)] if spec.label.name else [])]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yields the conditions between `and`; where no operator follows, it is part of a value."""
+    pieces = AND.split(text)
+    whole = pieces[0]
+    for piece in pieces[1:]:
+        if OPERATOR.search(piece):
+            yield whole
+            whole = piece
+        else:
+            whole = f"{whole} and {piece}"
+    yield whole
 
 
 def _of_text(text: str, columns: Named) -> Condition:
@@ -193,7 +208,8 @@ def _text(value: object, column: Column) -> str:
 def _unknown(name: str, columns: Named) -> UserError:
     name, known = name.strip(), ", ".join([*columns.places][:20])
     if name in columns.identifiers:
-        return UserError(f"column {name} is an identifier, which is new in every record")
+        return UserError(f"column {name} is never read: every record has a new identifier there, "
+                         "or a placeholder")
     return UserError(f"no column is named {name!r}{nearest(name, columns.places)}; known: {known}")
 
 
@@ -237,8 +253,8 @@ def _one_of(text: str, place: int, column: Column, values: list[str]) -> Conditi
 
 def _require_order(text: str, column: Column) -> None:
     if column.kind == "categorical":
-        raise UserError(f"{text}: the values of column {column.name} have no order; name those you "
-                        f"want, as in {column.name}=A|B")
+        raise UserError(f"{text}: the values of column {column.name} have no order; name the "
+                        f"values you want, as in {column.name}=A|B")
 
 
 def _code(text: str, column: Column, value: str) -> float:
@@ -248,8 +264,8 @@ def _code(text: str, column: Column, value: str) -> float:
             named = {name.casefold(): name for name in column.categories}
             value = named.get(value.casefold(), value)
         if value not in column.categories:
-            raise UserError(f"{text}: {value!r} is no value of column {column.name}"
-                            f"{nearest(value, column.categories)}; known: "
+            raise UserError(f"{text}: {value!r} is not a value of column "
+                            f"{column.name}{nearest(value, column.categories)}; known: "
                             f"{', '.join(column.categories[:20])}")
         return float(column.categories.index(value))
     code = transform.reader(column)(value)
@@ -257,7 +273,8 @@ def _code(text: str, column: Column, value: str) -> float:
         code = transform.number(value)
     if code is None or (column.kind == "integer" and not code.is_integer()):
         kind = column.kind if transform.is_plain(column) else f"a {transform.what(column)}"
-        raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
+        raise UserError(f"{text}: {value!r} is not a value "
+                        f"of column {column.name}, which is {kind}")
     return code
 
 
@@ -516,8 +533,8 @@ class Sampler:
         if self.tries >= self._most or 2 * self.found * self._most < self.n * self.tries:
             raise UserError(
                 f"{self.found:,} of {self.n:,} records that meet "
-                f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; ask "
-                f"for fewer, widen the conditions, or raise {option('max_tries')}")
+                f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; draw "
+                f"fewer, widen the conditions, or raise {option('max_tries')}")
 
 
 class _Shares:

@@ -265,8 +265,9 @@ NAMES_SHARE = 0.25
 """The part of delta that the names cost."""
 KINDS_PART = 0.25
 """The part of the price, in mu squared, that goes to the kinds."""
-CLEAR = 4.0
-"""A count that is so many standard deviations of its noise above 0 is taken for one."""
+CLEAR, STANDS_OUT = 4.0, 5.0
+"""A count that is so many standard deviations of its noise above 0 is taken for one; and about as
+many where it is one of all counts of kinds."""
 ENOUGH = 4
 """A name that makes up one part in so many of the records must be able to stand out."""
 
@@ -320,8 +321,8 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     """Returns the error of a purchase that would be useless."""
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
-        f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
-        f"there are {n:,}; declare them, or most of them, by {option('schema', 'FILE')}, or raise "
+        f"epsilon {epsilon:g} only values that about {count:,.0f} rows share can be estimated; "
+        f"there are {n:,} rows. Declare most columns with {option('schema', 'FILE')}, or raise "
         f"{option('epsilon')} or {option('schema_share')}; "
         f"{program('schema', 'CSV', label='COLUMN', out='FILE')} drafts a schema for you "
         "to edit (nothing was spent)")
@@ -336,17 +337,18 @@ def price_lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str
     """Returns the lines of a rehearsal: the price, the questions, and the noise of the answers."""
     kinds, values = made.kinds.sigma, made.values.sigma
     return (
-        f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; the schema "
-        f"of {'these' if made.columns > 1 else 'it'} would be bought for {share:.3g} of epsilon: "
-        f"Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give (by "
-        f"itself the purchase is epsilon {at_most(price_alone(made, budget.delta), 3)}); what is "
-        f"declared in {option('schema', 'FILE')} costs nothing",
-        f"question 1, the kind, the nulls, the decimals and the magnitude of each column: "
-        f"{readings.PLACES:,} counts each, with noise of standard deviation {kinds:.0f} beside "
-        f"{n:,} rows, from which a kind stands out that {CLEAR * kinds:,.0f} cells have",
-        f"questions 2 and 3, the values of each column: numbers within that magnitude, years, and "
-        f"categories, with noise of standard deviation {values:.0f} if all columns need as much; "
-        f"then a category stands out that some {made.threshold:,} rows share")
+        f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; estimating "
+        f"the schema would use {100 * share:.3g} % of the budget (epsilon "
+        f"{at_most(price_alone(made, budget.delta), 3)} by itself), and the training would get the "
+        f"rest; columns that {option('schema', 'FILE')} declares cost nothing",
+        f"query 1, the kind of each column, its decimals, its magnitude and whether it has nulls: "
+        f"{readings.PLACES:,} counts of {n:,} rows each, with noise of standard deviation "
+        f"{kinds:.0f}; a kind is found if about {STANDS_OUT * kinds:,.0f} cells have it",
+        f"queries 2 and 3, the values of each column: ranges, few values, and categories, with "
+        f"noise of standard deviation {values:.0f} on average; a category is found if about "
+        f"{made.threshold:,} rows have it, and fewer where other columns need less")
+
+
 
 
 def _mu(epsilon: float, delta: float) -> float:
@@ -376,12 +378,14 @@ class Wanted:
         label: The name of the label; None: rows without classes.
         declared: The document of a schema that declares the other columns.
         share: The part of epsilon, and of the Gaussian budget, that buys them.
+        parts: Entries that are declared of some of the columns.
     """
 
     columns: tuple[str, ...]
     label: str | None
     declared: Json
     share: float = SHARE
+    parts: Json = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,9 +35,9 @@ from dpgen_jax.core.run_folder import RunFolder, default_root, go_on, read_json
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Private, Spec, UserError
 from dpgen_jax.data.base import safe_name
-from dpgen_jax.data.table import schema
+from dpgen_jax.data.table import patterns, schema
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import lifecycle, resolve, side_releases, spending
+from dpgen_jax.run import forecast, lifecycle, resolve, side_releases, spending
 from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.resume import create, refuse_used
@@ -85,7 +85,7 @@ def stored(root: Path | None) -> Answer | None:
             names = str(files.class_names.absolute())
         answer = Answer(str(row["line"]), str(names), tuple(row["bought"]))
     except (KeyError, TypeError) as error:
-        raise UserError(f"{files.answer} is damaged; bring it back") from error
+        raise UserError(f"{files.answer} is damaged; restore it") from error
     return answer
 
 
@@ -101,17 +101,18 @@ def with_answer(options: Json, root: Path) -> Json:
         return options
     if not bought.is_file():
         return ({"class_names": answer.class_names} if answer.class_names else {}) | options
-    if isinstance(stated, str) and exists(stated) and _columns(stated) >= _columns(str(bought)):
+    if isinstance(stated, str) and exists(stated) and _declares(stated, str(bought)):
         return options  # the run went on with another schema, which declares every column
     return {name: value for name, value in options.items() if name != "label"} | {
         "schema": str(bought.absolute())}
 
 
-def _columns(place: str) -> set[str]:
-    """The names of the columns that a schema declares."""
-    document = schema.document(place)
-    columns = document.get("columns") if isinstance(document, dict) else None
-    return set(columns) if isinstance(columns, dict) else set()
+def _declares(place: str, bought: str) -> bool:
+    """Whether a schema declares each column of the one that was bought."""
+    names, document = schema.document(bought).get("columns", {}), schema.document(place)
+    if not isinstance(document, dict):
+        return False
+    return patterns.expanded(document, [*names]).get("columns", {}).keys() >= names.keys()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +216,10 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
     request = request.changed(out=root)
     if offer.events and not (request.resume and stored(root)):
         offer.check()
-        lifecycle.refuse(offer.supposed, functools.partial(resolve.resolved, request))
+        expected = lifecycle.refuse(
+            offer.supposed, functools.partial(resolve.resolved, request))
+        forecast.say(tuple(f"{line}, if the label has two classes" for line in expected)
+                     if offer.supposed.spec.classes > 1 else expected, tell)
     answer = _answered(missing, offer, made, request.changed(method=method), root)
     return Found(request, missing, answer)
 
@@ -233,10 +237,10 @@ def _answered(missing: Missing, offer: Offer, made: Chosen, request: Request, ro
         if (answer := stored(root)) is not None:
             return answer
     if hosts.count() > 1:
-        raise UserError(f"what {missing.place} leaves undeclared is read or bought by one "
-                        f"process: declare it ({option('schema')}, {option('class_names')}), or "
-                        f"begin the run without {option('coordinator')} and go on with several "
-                        f"processes by {option('resume', True)}")
+        raise UserError(f"undeclared entries of {missing.place} are read or bought by one process: "
+                        f"declare them ({option('schema')}, {option('class_names')}), or start the "
+                        f"run without {option('coordinator')} and resume it with several processes "
+                        f"by {option('resume', True)}")
     read = None if offer.events else offer.draw(root, ())  # may fail, before anything is made
     relation = str(getattr(made.config, "relation", Relation.REPLACE_ONE))
     start = spending.Start(budget, bool(offer.events), request.total_epsilon,
@@ -270,12 +274,12 @@ def remembered(root: Path | None) -> Iterator[None]:
                 files.ledger):
             raise
         schema = files.schema.is_file()
-        mend = f", with {files.schema} mended" * schema
+        mend = f", with {files.schema} corrected" * schema
         other = (f"; or name {files.schema} as {option('schema')} of a run with another "
                  f"{option('out')}") * schema
         error.args = (
-            f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
-            f"by {go_on(files.root)}{mend} or with flags that mend this{other})",)
+            f"{error} (the purchase is kept in {files.root} and is not paid for again: resume with "
+            f"{go_on(files.root)}{mend} or with corrected flags{other})",)
         raise
 
 
@@ -289,8 +293,7 @@ def _require_same(files: RunFolder, about: Json) -> None:
     for name in FIXED:
         if before.get(name) != about[name]:
             raise UserError(f"{files.root} was started with {name} {before.get(name)}, and now it "
-                            f"is {about[name]}; go on with it as it was: "
-                            f"{go_on(files.root)}")
+                            f"is {about[name]}; resume it as it was: {go_on(files.root)}")
 
 
 def _ledger(files: RunFolder, budget: Budget, relation: str, witness: spending.Witnesses

@@ -24,13 +24,13 @@ from dpgen_jax.release import contents
 from dpgen_jax.version import __version__
 
 LIMITS = (
-    "a ledger and a configuration that were forged together, with all that speaks of them: the "
-    "chain is no signature",
-    "code that drew or added another noise than its own mechanism says: `audit METHOD` attacks "
+    "a ledger and a configuration that were forged together, with all files that refer to them: "
+    "the chain is not a signature",
+    "code that drew or added other noise than its mechanism states: `audit METHOD` attacks "
     "that, and `audit --faults` shows what it would catch",
     "bits of noise that were used twice in purchases, or in what was published after the run: no "
     "digests of them are kept",
-    "words that are hidden in the pixels of a picture, or in the weights of the generator")
+    "words hidden in the pixels of a picture, or in the weights of the generator")
 
 
 def of_folder(root: Path, place: str | None = None, options: DataOptions = DataOptions(),
@@ -38,11 +38,8 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
-        root: The folder.
         place: The data set that was trained on, as `data.load` takes it; None for none.
-        options: How it is read.
-        log: Prints a line of the audit.
-        seconds: How long the mechanism of the run is attacked too; 0: not at all.
+        seconds: How long the mechanism of the run is attacked as well; 0: not at all.
         stated: The request of a run of an earlier version, whose folder does not hold it.
 
     Returns:
@@ -70,7 +67,7 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     if place is not None and folder.whole:
         words = replay.on_data(folder, place, options, findings)
     else:
-        limits.append("whether one record moves its own unit alone"
+        limits.append("whether one record moves only its own unit"
                       + f": name {option('dataset')}" * folder.whole)
     _release(folder, findings, same, words)
     curves = _curves(folder, findings, same, seconds)
@@ -99,7 +96,7 @@ def _same_version(folder: Folder, findings: Findings) -> bool:
         findings.unchecked(
             "the run was made by this version",
             f"it was made by version {folder.version or 'unknown'}, and this is {__version__}: "
-            "only that version knows what its mechanism costs; that is no pass")
+            "only that version can compute what its mechanism costs; this does not count as a pass")
         return False
     why = reading.attempt(lambda: folder.mechanism)
     findings.found("the mechanism of config.json can be built", not why,
@@ -112,8 +109,8 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
     if not spending.chained(folder, findings):
         return []
     if folder.in_use:
-        findings.unchecked("the run has ended", "a process goes on with it: what is checked here "
-                           "is the run as far as it came")
+        findings.unchecked("the run has ended", "another process continues it: this audit checks "
+                           "the run up to now")
     if same:
         spending.of_this_run(folder, findings)
         spending.as_the_mechanism_says(folder, findings)
@@ -137,8 +134,9 @@ def _purchased(folder: Folder, findings: Findings) -> list[str]:
     spending.purchases_alone(folder, findings)
     unseen = spending.journalled(folder, findings)
     findings.unchecked(
-        "the run is finished", "it has bought what nobody declared of its data, and nothing was "
-        "trained yet", "a process goes on with it" if folder.in_use else go_on(folder.root))
+        "the run is finished",
+        "it has bought the undeclared columns or classes of its data, and has not trained yet",
+        "another process continues it" if folder.in_use else go_on(folder.root))
     return [unseen] * bool(unseen)
 
 
@@ -151,12 +149,12 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
         findings.add(
             "the client promises something", Verdict.HOLDS if sound else Verdict.UNCHECKED,
             f"epsilon {at_most(epsilon)} at delta {budget.get('delta')} to its own records"
-            if sound else
-            "its noise is made from a seed, or its epsilon is infinite; that is no pass")
+            if sound else "its noise is made from a seed, or its epsilon is infinite; this does "
+            "not count as a pass")
         return
     if not folder.released:
         findings.unchecked("the run is finished", "it has no release, and promises nothing yet",
-                           "go on with it, or audit it when it is done")
+                           "resume it, or audit it when it is done")
         return
     if (why := reading.attempt(lambda: folder.statement)):
         findings.found("privacy.json can be read", False, why)
@@ -177,7 +175,7 @@ def _report(root: Path, findings: Findings, limits: list[str]) -> Report:
     if failed:
         closing = f"{len(failed)} of {len(made)} checks FAIL: {failed[0].check}"
     elif open_ones:
-        closing = (f"no pass: {len(made) - len(open_ones)} checks hold, and {len(open_ones)} "
+        closing = (f"not a pass: {len(made) - len(open_ones)} checks hold, and {len(open_ones)} "
                    f"could not be made ({open_ones[0].check})")
     else:
         closing = f"all {len(made)} checks hold"

@@ -16,7 +16,7 @@ from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import go_on, read_json
 from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.federated import server
-from dpgen_jax.release import contents
+from dpgen_jax.release import contents, documents
 from dpgen_jax.release import guarantee as statements
 from dpgen_jax.release.bundle import load
 from dpgen_jax.release.guarantee import Protected
@@ -32,12 +32,12 @@ def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
              for name, other in (("method", folder.config["method"]),
                                  ("package_version", folder.version))
              if privacy.get(name) != other]
-    findings.found("privacy.json and config.json speak of one release", not wrong,
+    findings.found("privacy.json and config.json describe the same release", not wrong,
                    "; ".join(wrong))
     if same:
         _costs(folder, findings)
     findings.unchecked("epsilon from the ledger, charges against releases, permissions",
-                       "the ledger lies with whoever trained it",
+                       "the ledger stays with the person who trained it",
                        "ask them for `python -m dpgen_jax.audit RUN`")
 
 
@@ -56,7 +56,7 @@ def _costs(folder: Folder, findings: Findings) -> None:
         wrong.append(f"{privacy['steps']} steps cost epsilon {at_most(needed)}, and {claimed} "
                      "is stated")
     findings.found("privacy.json charges at least what the mechanism of config.json costs",
-                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
+                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps cost "
                    f"epsilon {at_most(needed)} of {claimed}")
 
 
@@ -65,14 +65,15 @@ def stated(folder: Folder, findings: Findings) -> None:
     valid = statements.of(folder.statement).kind == "valid"
     findings.add("privacy.json promises something",
                  Verdict.HOLDS if valid else Verdict.UNCHECKED,
-                 statements.line(folder.statement) + "; that is no pass" * (not valid))
+                 statements.line(folder.statement)
+                 + "; this does not count as a pass" * (not valid))
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
     """Compares privacy.json with what the ledger and config.json of a run imply."""
     written = read_json(folder.release / "privacy.json")
     book = next((book for book in (folder.book, *folder.book.earlier())
-                 if _speaks_of(folder.statement, book)), folder.book)
+                 if _may_belong(folder.statement, book)), folder.book)
     expected = to_json(_expected(folder, book))
     wrong = [f"{name} is {_short(written.get(name))}, ledger and configuration give "
              f"{_short(expected.get(name))}" for name in {**expected, **written}
@@ -87,11 +88,11 @@ def recomputed(folder: Folder, findings: Findings) -> None:
         findings.add("the sanitised data-dependent epsilon",
                      Verdict.HOLDS if known else Verdict.UNCHECKED,
                      "its cost is charged and its fields agree with the ledger; the number itself "
-                     "is noisy, made of votes, and cannot be made anew" + (
+                     "is noisy, computed from votes, and cannot be recomputed" + (
                          ": it is the one that was written" if known else ""))
 
 
-def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
+def _may_belong(statement: dict[str, Any], book: Book) -> bool:
     """Whether a statement may belong to a ledger, by fields that are fast to compare."""
     targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
     between = statements.between_hosts(book.account.processes)
@@ -102,7 +103,7 @@ def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
 
 def _steps(folder: Folder, findings: Findings, book: Book) -> None:
     """Compares the steps of a statement with rounds and checkpoints; reports any later ones."""
-    check = "privacy.json speaks of steps that were charged"
+    check = "the steps in privacy.json were charged"
     made, charged = folder.statement.get("steps", 0), book.account.steps
     taken = checkpoint.steps(folder.files.checkpoints)
     last = taken[-1] if taken and not folder.of_server and book is folder.book else made
@@ -112,14 +113,15 @@ def _steps(folder: Folder, findings: Findings, book: Book) -> None:
                        f"it says {made} steps, and the last checkpoint is of step {last}")
     elif made > last:
         findings.unchecked(check, f"it says {made} steps, and the last checkpoint is of step "
-                           f"{last}, as where a later one could not be written")
+                           f"{last}: a later one may not have been written")
     else:
         findings.found(check, True, f"{made} steps, {charged} rounds charged")
     if book is not folder.book:
         more = folder.book.account.steps - charged
         findings.unchecked(
-            "the run is finished", "it went on after this release, of which all else is said "
-            f"here: {more} rounds were charged since, and are in no release", go_on(folder.root))
+            "the run is finished", "it continued after this release, to which the other checks "
+            f"refer: {more} rounds were charged since "
+            "and are in no release", go_on(folder.root))
 
 
 def as_written(folder: Folder, findings: Findings) -> bool:
@@ -133,7 +135,7 @@ def as_written(folder: Folder, findings: Findings) -> bool:
     if known is None:
         findings.unchecked(what, f"{path.name} in private/, which has the digests of the statement "
                            "and of the generator, is missing or of an earlier version: whether "
-                           "both are those of this run cannot be told")
+                           "both are those of this run is unknown")
         return False
     digest = _digest(folder, "privacy.json")
     findings.found(what, digest in known,
@@ -175,10 +177,11 @@ def _expected(folder: Folder, book: Book) -> Json:
         steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
         accounting=folder.method_config.accounting, as_published=stages.as_published(
-            config["method"], folder.method_config, account.header["delta"], steps))
+            config["method"], folder.method_config, account.header["delta"], steps),
+        made_by=config.get("made_by"), started_on=config.get("started_on"))
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
-    privacy |= {name: written[name] for name in ("kept_step",) if name in written}
+    privacy |= {name: written[name] for name in ("kept_step", "texts") if name in written}
     if (event := books.published(book.records)) is not None:
         privacy |= _with_bound(folder, book, event)
     return privacy
@@ -252,16 +255,28 @@ def _for_people(folder: Folder, findings: Findings) -> None:
         findings.unchecked(
             "the texts of the release say what privacy.json says",
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
-            "this version cannot make anew",
-            "read its epsilon beside that of privacy.json. A resume writes README.txt and "
-            "statement.html: " + (go_on(folder.root) if folder.whole else "ask whoever trained it"))
+            "this version cannot reproduce",
+            f"compare its epsilon with that of privacy.json. {_rewritten(folder)}")
+        return
+    if folder.statement.get("texts") != documents.TEXTS:
+        findings.unchecked(
+            "README.txt and statement.html say what privacy.json says",
+            "they were written in the words of another version, and cannot be compared",
+            f"compare their epsilon with that of privacy.json. {_rewritten(folder)}")
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}
     wrong = [name for name, text in texts.items()
              if not (path := folder.release / name).is_file() or path.read_bytes() != text]
     findings.found(f"{' and '.join(texts)} say what privacy.json says", not wrong,
-                   f"{' and '.join(wrong)}: not what is made of this privacy.json" * bool(wrong))
+                   f"{' and '.join(wrong)}: differs from what "
+                   "this privacy.json gives" * bool(wrong))
+
+
+def _rewritten(folder: Folder) -> str:
+    """Says how the texts of a release are written again."""
+    return ("A resume writes README.txt and statement.html again: "
+            + (go_on(folder.root) if folder.whole else "ask the person who trained it"))
 
 
 def _digest(folder: Folder, name: str) -> str:

@@ -33,7 +33,7 @@ from dpgen_jax.private.records import Partition
 from dpgen_jax.release import contents
 from dpgen_jax.run import planning, reading
 
-CHANGED, BESIDE, ROUNDS = 3, 2, 2
+CHANGED, OTHERS, ROUNDS = 3, 2, 2
 """Records that are changed one after the other, units visited in addition to theirs, and rounds of
 each visit."""
 SEARCHED = 40
@@ -47,19 +47,17 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
     """Changes records of the run's data set, one at a time, and compares everything.
 
     Args:
-        folder: The folder of a run.
         place: The data set, as `data.load` takes it.
         options: How it is read, where that differs from how the run read it.
-        findings: The findings, which become more.
 
     Returns:
-        What may not stand in the release: some records, and names of subjects.
+        What must not be in the release: some records, and names of subjects.
 
     Raises:
         UserError: Data that cannot be read.
     """
     if folder.of_server:
-        findings.unchecked("one record moves its own unit alone", "a server has no records",
+        findings.unchecked("one record moves only its own unit", "a server has no records",
                            "audit the folders of its clients")
         return []
     dataset, config = as_read(folder, place, options)
@@ -74,8 +72,8 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
     key = bytes.fromhex(identity["partition_key"])
     dealt = planning.dealt(method, config, dataset, key)
     same = sealing.fingerprint(sealed, key, dealt) == identity["fingerprint"]
-    findings.found("the records are those that the run began with", same, "" if same else
-                   f"{place} holds other records, or they are read in another way")
+    findings.found("the records are those of the start of the run", same, "" if same else
+                   f"{place} has other records, or they are read in another way")
     if same:
         _described(folder, dataset, method, findings)
         _disjoint(dealt, findings)
@@ -85,7 +83,7 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
 
 def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
     """The data set as the run read it, and the configuration that goes with it."""
-    place, _ = reading.with_kind(place)
+    place = reading.with_kind(place)
     options = reading.stated_options(folder.root, folder.request, options)
     dataset = reading.load_as_noted(place, options, reading.noted_options(folder.root),
                                     contents.spec(folder.config["spec"]))
@@ -105,17 +103,17 @@ def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findi
              "data_notes": (list(dataset.notes), folder.config.get("data_notes")),
              "records": (who.counts.get("records"), folder.config.get("records"))}
     wrong = [name for name, (one, other) in pairs.items() if one != other]
-    findings.found("config.json says of the data what the loader says", not wrong,
+    findings.found("config.json describes the data as the loader does", not wrong,
                    f"{', '.join(wrong)} differ" if wrong else "schema, number, and notes")
 
 
 def _disjoint(dealt: Partition, findings: Findings) -> None:
-    """Checks that no record lies with two units."""
+    """Checks that no record is in two units."""
     each = [np.unique(row) for row in dealt.index]
     everyone = np.concatenate(each)
     twice = len(everyone) - len(np.unique(everyone))
-    findings.found("no record lies with two units", not twice,
-                   f"{twice} records lie with more than one unit" if twice else
+    findings.found("no record belongs to two units", not twice,
+                   f"{twice} records belong to more than one unit" if twice else
                    f"{len(each):,} units of at most {dealt.index.shape[1]:,} records")
 
 
@@ -133,22 +131,22 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
     for record in (int(filled[secrets.randbelow(len(filled))]) for _ in range(CHANGED)):
         other = _dealt(neighbour(dataset, record), config, method, key)
         owners = set(np.flatnonzero((first[0].index == record).any(1)).tolist())
-        beside = {secrets.randbelow(method.mechanism.n_units) for _ in range(BESIDE)}
-        for moved in interference.moved(visit, first[1], other[1], sorted(owners | beside),
+        others = {secrets.randbelow(method.mechanism.n_units) for _ in range(OTHERS)}
+        for moved in interference.moved(visit, first[1], other[1], sorted(owners | others),
                                        private_input):
             changed = moved.state or moved.squared
             moved_at_all, most = moved_at_all + bool(changed), max(most, moved.squared)
             if changed and moved.unit not in owners:
-                wrong = wrong or f"unit {moved.unit} moved, which does not have the record"
+                wrong = wrong or f"unit {moved.unit} changed, although it does not have the record"
             if moved.squared > limit:
                 wrong = wrong or (f"a message moved by a squared distance of {moved.squared}, and "
                                   f"the bound says {limit}")
         if not np.array_equal(np.delete(first[0].index, sorted(owners), 0),
                               np.delete(other[0].index, sorted(owners), 0)):
             wrong = wrong or "records of other units were dealt anew"
-    findings.found("one record moves its own unit alone, within the bound", not wrong, wrong or (
+    findings.found("one record moves only its own unit, within the bound", not wrong, wrong or (
         f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
-        f"differed, by at most {most} of {limit} (squared); nothing else is given records"))
+        f"differed, by at most {most} of {limit} (squared); nothing else receives records"))
 
 
 def told_to_a_unit(method: Method) -> np.ndarray:
