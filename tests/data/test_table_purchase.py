@@ -398,7 +398,9 @@ def test_the_records_that_a_purchase_covered_are_known(bare, tmp_path):
 def test_texts_that_are_all_different_say_nothing(bare):
     rows = [f"{i}-{row}" for i, row in enumerate(ROWS)]
     line, = bare("--label=default", rows=rows).remarks
-    assert "no value of id, empty is frequent enough" in line
+    assert "no value of id is frequent enough" in line
+    assert re.search("no value of empty .* synthetic cells will be null or `other`", line)
+    assert "kept as special values: code (0)" in line
 
 
 def stopped(*_):

@@ -136,7 +136,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
             outside = (values < column.low) | (values > column.high)
             changes[CLIPPED, column.name] = int((outside & ~np.isin(values, column.special)).sum())
         elif column.name in schema.others:
-            declared = set(column.categories)
+            declared = {*column.categories, *(NULLS if column.nullable else ())}
             changes[OTHER, column.name] = sum(
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
