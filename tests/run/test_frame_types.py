@@ -60,6 +60,12 @@ def test_moments_are_kept_to_the_resolution_of_what_is_trained_on(released):
     assert (out - BERLIN).abs().max() < pd.Timedelta(8, "s")  # 4 years in 2^24 parts
 
 
+def test_months_are_first_days(released):
+    made, out = released(STAMPS.dt.to_period("M"))
+    assert made["format"] == "%Y-%m" and (out.dt.day == 1).all()
+    assert (out.dt.to_period("M") == STAMPS.dt.to_period("M")).all()
+
+
 def test_a_column_without_a_value_is_null(released):
     made, out = released(np.full(N, np.nan))
     assert made["nullable"] == "true" and out.isna().all()
