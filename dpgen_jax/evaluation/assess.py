@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -35,15 +35,18 @@ from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.evaluation import (
     fidelity,
     figures,
+    losses,
     marginals,
     membership,
     prediction,
     pretrained,
     report,
+    two_tables,
     utility,
 )
 from dpgen_jax.evaluation.assessment import Assessment
 from dpgen_jax.evaluation.results import (
+    Draw,
     Log,
     Measure,
     Part,
@@ -60,6 +63,8 @@ from dpgen_jax.release.bundle import Release, together
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpgen_jax.evaluation.two_tables import Source
+
 LARGEST = 64
 """The most pixels a side at which images are measured, where the shorter side allows it."""
 LEAST = 8
@@ -69,16 +74,21 @@ REAL_FACTS = ("n_test", "n_real", "notes")
 lack."""
 
 
-def evaluate(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
+def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | None = None,
              settings: Evaluation = Evaluation(), log: Log = print) -> Assessment:
-    """Measure a release: its utility, its fidelity, and what membership attacks reach.
+    """Measure a release, or any synthetic table: its utility, its fidelity, and what attacks reach.
 
-    Of a classifier only the accuracy is measured.
+    Of a classifier only the accuracy is measured. Of two tables there is no schema: types are read
+    from the real rows, one half of which stands for the training rows and the other half is held
+    out. No attack is tried then.
 
     Args:
-      release: The release, or the path of a release or a run.
+      release: The release, or the path of a release or a run; or synthetic rows: a pandas frame, or
+        the path of a CSV or Parquet file.
       real: The data set that it was trained on, with the held-out part, on which everything is
-        tested once; or the held-out rows of a table as a frame, without what needs training rows.
+        tested once; or held-out rows of a table as a frame, without what needs training rows; or
+        real rows, as the synthetic ones.
+      label: The column of the classes of two tables.
       settings: What is measured, and how thoroughly.
       log: A function that takes lines of progress.
 
@@ -89,8 +99,10 @@ def evaluate(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
-    if isinstance(release, str | Path):
+    if isinstance(release, str | Path) and not two_tables.is_table(release):
         release = bundle.load(release)
+    if not isinstance(release, Release) and not isinstance(real, Dataset):
+        return of_tables(two_tables.read(release, real, label), settings, log)
     if isinstance(release, Release) and hasattr(real, "isna"):
         real = _held_out(release.spec, real)
     if not isinstance(release, Release) or not isinstance(real, Dataset):
@@ -106,7 +118,7 @@ def evaluate(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
         log("membership attacks need the training rows, and are left out")
     data = without_empty_slots(real)
     if release.classifies:
-        return Assessment.of([_accuracy(release, data)], _header("classifier", data, release))
+        return Assessment.of([_accuracy(release, data)], _header("classifier", data.name, release))
     needed, n_test = fidelity.NEIGHBOURS + 1, len(_test(data)[1])
     if isinstance(data.spec, ImageSpec) and "fidelity" in settings.metrics and n_test < needed:
         raise UserError(f"{data.name} has {n_test} held-out records, and fidelity needs "
@@ -118,7 +130,20 @@ def evaluate(release: Release | str | Path, real: Dataset | pd.DataFrame, *,
     found = measured(Real(release.spec, _test(data), train, data.subjects),
                      Synthetic(functools.partial(delivered, release), release), settings, log)
     kind = "table" if isinstance(release.spec, TableSpec) else "images"
-    return dataclasses.replace(found, facts=_header(kind, data, release) | found.facts)
+    return dataclasses.replace(found, facts=_header(kind, data.name, release) | found.facts)
+
+
+def of_tables(compared: two_tables.Compared, settings: Evaluation = Evaluation(),
+              log: Log = print) -> Assessment:
+    """Measure synthetic rows that came as a table, as `evaluate` does."""
+    spec = cast(TableSpec, compared.real.spec)
+    metrics = tuple(name for name in settings.metrics
+                    if name != "membership" or not compared.is_halved)
+    n = min(prediction.setting_for(settings, spec).n_samples, compared.n)
+    found = measured(compared.real, Synthetic(compared.draw),
+                     dataclasses.replace(settings, metrics=metrics, samples=n), log)
+    notes = {"notes": [*compared.notes, *found.facts["notes"]]}
+    return dataclasses.replace(found, facts=_header("table", compared.name) | found.facts | notes)
 
 
 OTHER = "other"
@@ -203,7 +228,7 @@ def _of_tables(spec: TableSpec, options: Evaluation) -> Mapping[str, Measure]:
     if targets:
         measures["targets"] = functools.partial(prediction.predicted, targets=targets)
     if "fidelity" in options.metrics:
-        measures["fidelity"] = marginals.likeness
+        measures |= {"fidelity": marginals.likeness, "losses": losses.losses}
     if groupings:
         measures["subgroups"] = functools.partial(prediction.subgroups, groupings=groupings,
                                                   targets=targets)
@@ -233,11 +258,12 @@ def mended(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     return Part(facts={"constraints": sampler.report()})
 
 
-def _header(kind: str, data: Dataset, release: Release) -> Json:
+def _header(kind: str, dataset: str, release: Release | None = None) -> Json:
     """Return the part of metrics.json that says what was measured, when, and with what software."""
-    return {"dataset": data.name, "kind": kind,
+    statement = {} if release is None else {"release": to_json(release.privacy)}
+    return {"dataset": dataset, "kind": kind,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": run_folder.environment()["versions"], "release": to_json(release.privacy)}
+            "versions": run_folder.environment()["versions"]} | statement
 
 
 def _accuracy(release: Release, data: Dataset) -> Part:
@@ -365,9 +391,10 @@ def write(found: Assessment, release: Release, dataset: Dataset, out: Path,
     if release.classifies:
         return out / "metrics.json"
     samples = _samples(release)
-    drawings: tuple[figures.Figure | None, ...] = ()
+    drawings: tuple[figures.Figure, ...] = ()
     if isinstance(release.spec, TableSpec):
-        drawings = _table_figures(release, release.spec, dataset)
+        drawings = _table_figures(functools.partial(delivered, release), Real(
+            release.spec, _test(dataset), (dataset.x_train, dataset.y_train)))
     else:
         plots.samples_grid(samples[0], out / "samples.png", release.spec.classes,
                            release.spec.class_names or None)
@@ -377,7 +404,7 @@ def write(found: Assessment, release: Release, dataset: Dataset, out: Path,
     content = report.Report(
         found, release.privacy, config,
         run_folder.read(source / "metrics.jsonl") if source else (), samples,
-        tuple(figure for figure in drawings if figure),
+        drawings,
         report.read_audit(source) if source else {},
         contents.described(source / "release/config.json").get("generator_sha256")
         if source else None)
@@ -395,17 +422,30 @@ def _samples(release: Release) -> Any:
                           seed=0)
 
 
-def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
-                   ) -> tuple[figures.Figure | None, ...]:
-    x, y = dataset.x_train, dataset.y_train
-    held_out = _test(dataset)
-    n = min(len(held_out[1]), len(y))
-    picked = np.random.default_rng(0).permutation(len(y))[:n]
-    synthetic, train, test = (marginals.cells(spec, rows) for rows in (
-        delivered(release, n, 0), (x[picked], y[picked]), held_out))
-    return (figures.marginals(spec, synthetic, test),
-            figures.correlations(spec, synthetic, test),
-            figures.distances(spec, synthetic, train, test))
+def write_tables(found: Assessment, compared: two_tables.Compared, out: Path) -> Path:
+    """Write metrics.json and report.html of two tables, and return the path of the report."""
+    spec = cast(TableSpec, compared.real.spec)
+    out.mkdir(parents=True, exist_ok=True)
+    run_folder.write_json(out / "metrics.json", found.json())
+    x, y = compared.draw(report.MAX_ROWS, 0)
+    content = report.Report(
+        found, None, {"spec": to_json(spec)},
+        samples=constraints.written_cells(spec, transform.decode(spec, x), y),
+        figures=_table_figures(compared.draw, compared.real))
+    (out / "report.html").write_text(report.page(content), encoding="utf-8")
+    return out / "report.html"
+
+
+def _table_figures(draw: Draw, real: Real) -> tuple[figures.Figure, ...]:
+    """Return the figures of a table: single columns first, then pairs."""
+    spec, train = cast(TableSpec, real.spec), real.alike(len(real.test[1])).train
+    assert train is not None
+    synthetic, ours, test = (marginals.cells(spec, rows) for rows in (
+        draw(len(train[1]), 0), train, real.test))
+    drawn = (figures.marginals(spec, synthetic, test),
+             figures.distances(spec, synthetic, ours, test),
+             figures.correlations(spec, synthetic, test))
+    return tuple(figure for figure in drawn if figure)
 
 
 def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
