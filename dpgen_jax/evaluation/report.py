@@ -252,14 +252,15 @@ def fidelity(found: Assessment) -> list[Table]:
     """Return the table of distances and those of real records, and one for each column."""
     measures = [one for one in found.under("fidelity") if len(one.key) == 2]
     baselines = {one.name: one for one in found.under("baselines", "independent")}
-    heads = ["independent columns"] * bool(baselines)
+    what = "columns" if found.fact("kind") == "table" else "pixels of a class"
+    heads = [f"independent {what}"] * bool(baselines)
     rows = [(label(one.name), [cell(one), *[cell(baselines.get(one.name))] * bool(baselines),
                                floor_cell(one)]) for one in measures]
     if broken := found.at("schema_violations"):
         rows.append(("cells that break the schema", [cell(broken), *[NOTHING] * (
             1 + bool(baselines))]))
     tables = [table("Synthetic records against held-out real ones, and two baselines: "
-                    "the same columns shuffled one by one, and real training records",
+                    f"synthetic {what}, each shuffled, and real training records",
                     ["measure", "synthetic", *heads, "real training records"], rows)
               ] if rows else []
     for one in measures:
