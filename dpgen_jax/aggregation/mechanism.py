@@ -429,7 +429,7 @@ class LocalMechanism(_FixedCost):
                             f"out {option('federated')} to train on one data set")
         if not isinstance(self.schedule, FullParticipation | RoundRobin):
             raise UserError("clients answer by a public schedule: a secret draw hides nothing from "
-                            "the server, which knows whom it asks")
+                            "the server, which knows which clients it queries")
         if self.bound.rows != self.shape[0]:
             raise UserError(f"the bound covers {self.bound.rows} rows, a message has "
                             f"{self.shape[0]}")

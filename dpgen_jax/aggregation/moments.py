@@ -298,7 +298,7 @@ class Moments:
             raise UserError(f"{self.levels} levels, {self.tint} for shades; at most {MOST_LEVELS} "
                             f"and {MOST_SHADES} are exact")
         if self.square_blocks not in (0, 1, self.blocks):
-            raise UserError(f"{self.square_blocks} blocks of products beside {self.blocks}")
+            raise UserError(f"{self.square_blocks} blocks of products for {self.blocks} blocks")
         if self.columns < self.used:
             raise UserError(f"{self.columns} columns; {self.used} are needed")
         if self.exact > self.limit:

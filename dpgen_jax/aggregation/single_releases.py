@@ -464,8 +464,8 @@ class Survey:
     def _require(self, fits: bool) -> None:
         """Refuses what the events do not cover; no message depends on a record."""
         if not fits:
-            raise UserError("a survey is asked for more than it charges; this is a fault of the "
-                            "program, please report it")
+            raise UserError("a survey would release more than it charges; this is a bug, please "
+                            "report it")
 
 
 def _noise(noise: RoundedGaussian, draws: int, bits: BitSource) -> np.ndarray:

@@ -129,15 +129,15 @@ def check_labels(part: str, y: np.ndarray, n: int, classes: int | None = None, *
     """
     expected = "integers from 0" if classes is None else f"integers 0..{classes - 1}"
     if y.shape != (n,):
-        raise UserError(f"{part}: {n} records but labels of shape {y.shape}; one label a record is "
-                        "needed")
+        raise UserError(f"{part}: {n} records but labels of shape {y.shape}; one label per record "
+                        "is needed")
     if not np.issubdtype(y.dtype, np.integer):
         raise UserError(f"{part}: labels are {y.dtype}, expected {expected}")
     outside = y < 0 if classes is None else (y < 0) | (y >= classes)
     rows = np.flatnonzero(outside if empty is None else outside & ~empty)
     if rows.size:
         raise UserError(f"{part}: label {y[rows[0]]} in row {rows[0]} is outside the declared "
-                        f"{expected.removeprefix('integers ')}; mend the row or declare more "
+                        f"{expected.removeprefix('integers ')}; correct the row or declare more "
                         "classes")
 
 

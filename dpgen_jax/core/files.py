@@ -42,9 +42,9 @@ def shortfall() -> str:
     """Returns a line on what this system cannot guarantee for a run folder; empty if nothing."""
     if not WINDOWS:
         return ""
-    return ("note: on Windows, who may read a run folder is decided by the folder in which it "
-            "lies, so choose one of your own; and where the machine loses power, the newest files "
-            "may be lost: a run that lost its ledger so is not gone on with")
+    return ("note: on Windows, the parent folder decides who may read a run folder, so choose one "
+            "of your own; if the machine loses power, the newest files may be lost, and a run "
+            "without its ledger cannot be resumed")
 
 
 def cores() -> int:
@@ -122,7 +122,7 @@ def parse_json(data: bytes) -> Json:
     except RecursionError:
         raise ValueError(f"more than {MAX_DEPTH} levels of nesting") from None
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     _check_depth(value)
     return value
 
@@ -130,7 +130,7 @@ def parse_json(data: bytes) -> Json:
 def _number(text: str) -> float:
     """Parses a number, and refuses NaN and infinities, including 1e400."""
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:40]} is no finite number")
+        raise ValueError(f"{text[:40]} is not a finite number")
     return value
 
 
@@ -199,8 +199,8 @@ def require_memory(what: str, needed: float) -> None:
     limit = allowed_bytes()
     if needed > limit:
         raise UserError(f"{what} takes {needed / 1e9:.3g} GB of memory, and {limit / 1e9:.3g} GB "
-                        "are allowed; give less data or smaller images, or raise "
-                        f"{option('max_gb')}")
+                        "are allowed; use less data or "
+                        f"smaller images, or raise {option('max_gb')}")
 
 
 def exists(text: str) -> bool:
@@ -223,7 +223,7 @@ def require_regular(path: Path) -> os.stat_result:
         why = getattr(error, "strerror", None) or str(error)
         raise UserError(f"cannot read {path}: {why}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise UserError(f"{path} is no regular file; give a file, not a folder, pipe or device")
+        raise UserError(f"{path} is not a regular file; give a file, not a folder, pipe or device")
     return status
 
 
@@ -271,11 +271,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             yield cast(BinaryIO, file)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
+        raise UserError(f"{path} cannot be read ({error}); download it again") from error
 
 
 def _too_large(path: Path, limit: float) -> UserError:
-    return UserError(f"{path} holds more than the {limit / 1e9:.3g} GB that are allowed; give a "
+    return UserError(f"{path} is larger than the {limit / 1e9:.3g} GB that are allowed; give a "
                      f"smaller file, or raise {option('max_gb')}")
 
 

@@ -138,7 +138,7 @@ def meet(place: str, mine: Arrival, seconds: float) -> Met:
     """
     host, _, port = place.rpartition(":")
     if not host or not port.isdigit():
-        raise UserError(f"{option('coordinator', place)} is no HOST:PORT, as host0:1234")
+        raise UserError(f"{option('coordinator', place)} is not HOST:PORT, such as host0:1234")
     if mine.process == 0:
         return _receive(int(port), mine, seconds)
     return _arrive(host.strip("[]"), int(port), mine, seconds)
@@ -160,14 +160,14 @@ def _receive(port: int, mine: Arrival, seconds: float) -> Met:
                     missing = [str(i) for i in range(1, mine.processes) if i not in there]
                     raise UserError(
                         f"process {', '.join(missing)} of {mine.processes} did not come to port "
-                        f"{port} within {seconds:g} s: start all with the same command, but for "
+                        f"{port} within {seconds:g} s: start all with the same command except for "
                         f"{option('process_id')}; {option('join_seconds')} waits longer") from None
                 theirs = _arrival(connection)
                 if theirs is None:  # a scan of ports, as it may be
                     continue
                 if theirs.process == 0 or theirs.process in _waiting(others):
-                    _answer(connection, f"another process {theirs.process} has come to the run "
-                                        f"already; give each its own {option('process_id')}")
+                    _answer(connection, f"another process {theirs.process} has already joined the "
+                                        f"run; give each its own {option('process_id')}")
                     continue
                 others[theirs.process] = connection
                 _require_alike(mine, theirs)
@@ -221,8 +221,7 @@ def _server(port: int) -> socket.socket:
                                     family=socket.AF_INET6 if both else socket.AF_INET)
     except OSError as error:
         raise UserError(f"port {port} of {option('coordinator')} cannot be used here "
-                        f"({error.strerror}), as where another run has it: name "
-                        "another one") from error
+                        f"({error.strerror}); another run may use it: name another one") from error
 
 
 def _require_alike(mine: Arrival, theirs: Arrival) -> None:
@@ -238,8 +237,8 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
                     if mine.options.get(name) != theirs.options.get(name))
     if differ:
         named = ", ".join(name if name == "method" else option(name) for name in differ)
-        raise UserError(f"{who} another {named} than process 0; start all with the same command, "
-                        f"but for {option('process_id')}")
+        raise UserError(f"{who} another {named} than process 0; start all with the same command "
+                        f"except for {option('process_id')}")
 
 
 def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
@@ -262,14 +261,14 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
             except (OSError, ValueError, TypeError, KeyError):
                 raise UserError(
                     f"what answers at {option('coordinator', place)} does not wait for this "
-                    "process: the run has begun without it, or was refused, or the port is "
-                    "another's; start all processes together") from None
+                    "process: the run has started without it, or was refused, or the port belongs "
+                    "to something else; start all processes together") from None
             if fault:
                 raise UserError(fault)
             stack.pop_all()
             return Met([connection], threads)
-    raise UserError(f"nobody answers at {option('coordinator', place)} ({why}): start process 0 "
-                    f"there, within {seconds:g} s; {option('join_seconds')} waits longer")
+    raise UserError(f"no process answers at {option('coordinator', place)} ({why}): start process "
+                    f"0 there, within {seconds:g} s; {option('join_seconds')} waits longer")
 
 
 def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
@@ -310,9 +309,9 @@ class Hosts:
     """Several processes for one run, each started with the same command except for its number."""
 
     coordinator: str | None = None
-    """HOST:PORT of process 0, or auto: what SLURM, MPI, Kubernetes or a TPU pod says"""
+    """HOST:PORT of process 0, or auto: as set by SLURM, MPI, Kubernetes or a TPU pod"""
     processes: int | None = None
-    """with --coordinator HOST:PORT, the processes in all"""
+    """with --coordinator HOST:PORT, the number of processes"""
     process_id: int | None = None
     """with --coordinator HOST:PORT, the number of this process, from 0; process 0 leads"""
     join_seconds: int = 60
@@ -327,7 +326,7 @@ class Hosts:
         elif not numbered:
             raise UserError(f"{option('coordinator', 'HOST:PORT')} needs "
                             f"{option('processes', 'N')} and {option('process_id', 'I')}, from 0; "
-                            f"`{option('coordinator', 'auto')}` asks the batch system")
+                            f"`{option('coordinator', 'auto')}` uses the batch system")
         elif not 0 <= (self.process_id or 0) < (self.processes or 0):
             raise UserError(f"{option('process_id')} is {self.process_id}; of {self.processes} "
                             f"processes it must be 0 to {(self.processes or 0) - 1}")
@@ -539,7 +538,7 @@ PATIENCE = 5.0
 
 def gone() -> str:
     """Returns the message of a process that ended because another did."""
-    return ("another process has ended, or cannot be reached; its own last line says why. What was "
+    return ("another process has ended or cannot be reached; its last line says why. What was "
             f"charged stays charged; `{option('resume', True)}` goes on, with any number of "
             "processes")
 
@@ -557,9 +556,8 @@ def leading(code: Callable[[], int]) -> Iterator[None]:
     try:
         _end(code())
     except Exception:
-        tell_user("warning: another process ended before it heard that the run is done; what this "
-                  "one "
-              "wrote is whole", sys.stderr)
+        tell_user("warning: another process ended before it learned that the run is complete; the "
+                  "files of this one are complete", sys.stderr)
         end_at_once(code())
 
 

@@ -45,6 +45,7 @@ class Request:
         seed: Makes a run repeatable, without a privacy claim.
         total_epsilon: The largest epsilon of all runs on these records together.
         release_to: The address to which the release is copied.
+        made_by: The person or organisation that the statement names as its maker.
         monitor: Fields of `MonitorOptions`.
         runtime: Fields of `Runtime`.
         resume: Whether to continue the run in `out`.
@@ -65,6 +66,7 @@ class Request:
     seed: int | None = None
     total_epsilon: float | None = None
     release_to: str | None = None
+    made_by: str | None = None
     monitor: Json = dataclasses.field(default_factory=dict)
     runtime: Json = dataclasses.field(default_factory=dict)
     out: Path | None = None
@@ -110,7 +112,7 @@ class Request:
         version = value.get("version") if isinstance(value, Mapping) else None
         if version != VERSION:
             raise UserError(f"{name} is of version {version!r}, and this version of dpgen_jax "
-                            f"reads {VERSION}; go on with the version that wrote it")
+                            f"reads {VERSION}; use the version that wrote it")
         request: Request = from_json(
             cls, {key: part for key, part in value.items() if key != "version"}, name)
         return request

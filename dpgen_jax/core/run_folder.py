@@ -97,6 +97,11 @@ class RunFolder:
         return self.private / "released.json"
 
     @property
+    def holder(self) -> Path:
+        """What the journal knows of earlier runs, for the data holder only."""
+        return self.private / "for_the_data_holder.txt"
+
+    @property
     def class_counts(self) -> Path:
         """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
@@ -140,7 +145,7 @@ class RunFolder:
             return ""
         identity = read_json(self.config).get("run")
         if not (isinstance(identity, str) and re.fullmatch("[0-9a-f]{32}", identity)):
-            raise UserError(f"{self.config} does not say which run it is of, as that of an earlier "
+            raise UserError(f"{self.config} does not name its run, so it comes from an earlier "
                             "version: start a new run, whose epsilon adds to this one's")
         return identity
 
@@ -179,7 +184,7 @@ def existing(root: Path) -> RunFolder:
     """The folder of a run. Raises UserError if it has neither config.json nor ledger.jsonl."""
     if (files := RunFolder(root)).config.exists() or files.ledger.exists():
         return files
-    raise UserError(f"{root} is no folder of a run; name the one that the training printed")
+    raise UserError(f"{root} is not a run folder; name the one that the training printed")
 
 
 def go_on(root: Path, **options: object) -> str:
@@ -346,7 +351,7 @@ def _row(line: bytes) -> Json:
     for name in ("step", "charged"):
         value = row.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"{name} is no number of steps")
+            raise ValueError(f"{name} is not a number of steps")
     return row
 
 

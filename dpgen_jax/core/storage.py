@@ -35,9 +35,9 @@ def url(path: str | Path) -> str | None:
 def refuse_remote(root: str | Path) -> None:
     """Raises UserError if the place of a run folder is an object store."""
     if address := url(root):
-        raise UserError(f"{address} is no place for a run folder: its ledger must be locked, and "
-                        "on disk before noise is drawn, which an object store does not promise. "
-                        f"Name a folder of a disk by {option('out')}; "
+        raise UserError(f"{address} cannot hold a run folder: its ledger must be locked and on "
+                        "disk before noise is drawn, which an object store does not guarantee. "
+                        f"Name a folder on a disk with {option('out')}; "
                         f"{option('release_to', address)} copies the finished release there")
 
 
@@ -58,14 +58,14 @@ def check_destination(address: str) -> None:
             folder contains something other than a release.
     """
     if url(address) is None:
-        raise UserError(f"{option('release_to', address)} is no address such as gs://BUCKET/FOLDER "
-                        "or s3://BUCKET/FOLDER; a folder of this machine is named by "
-                        f"{option('out')}")
+        raise UserError(f"{option('release_to', address)} is not an address such as "
+                        "gs://BUCKET/FOLDER or s3://BUCKET/FOLDER; for a folder on this machine "
+                        f"use {option('out')}")
     system, folder = _opened(address)
     with _reported(address):
         names = {Path(name).name for name in system.find(folder)}
     if names and "privacy.json" not in names:
-        raise UserError(f"{address} holds other files ({', '.join(sorted(names)[:3])}); name "
+        raise UserError(f"{address} contains other files ({', '.join(sorted(names)[:3])}); name "
                         f"another {option('release_to')}")
 
 
@@ -108,7 +108,7 @@ def on_disk(path: str | Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         with _reported(address):
             if not system.isfile(f"{there}/config.json"):
-                raise UserError(f"{address} holds no release: there is no config.json")
+                raise UserError(f"{address} does not contain a release: config.json is missing")
             for name in system.find(there):
                 target = Path(folder, name[len(there):].lstrip("/"))
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,4 +140,5 @@ def _reported(address: str) -> Iterator[None]:
         raise
     except Exception as error:  # each package has errors of its own
         raise UserError(f"{url(address)} cannot be used ({type(error).__name__}: "
-                        f"{one_line(error, 200)}); check the address and who may use it") from error
+                        f"{one_line(error, 200)}); check the address and "
+                        "your access to it") from error

@@ -53,8 +53,8 @@ def whom(terms: Mapping[str, Any]) -> str:
     unit = str(terms.get("unit"))
     if unit != Unit.SUBJECT:
         return unit
-    return (f"{unit} (all rows of one {terms.get('unit_column')}; at most "
-            f"{terms.get('rows_per_unit')} of them are kept)")
+    return (f"{terms.get('unit_column')} with all rows (at most {terms.get('rows_per_unit')} are "
+            "used)")
 
 
 class Relation(StrEnum):

@@ -288,6 +288,12 @@ def recorded(kind: str, options: Mapping[str, Any]) -> Json:
                              if options.get(name) is not None}
 
 
+def is_built_in(options: Mapping[str, Any]) -> bool:
+    """Returns whether the recorded options are those of public data that come with a package."""
+    source = SOURCES.get(str(options.get("kind")))
+    return source is not None and not source.place
+
+
 def content(spec: str) -> str:
     """Returns a digest of what the training records of a data set are read from.
 
@@ -335,7 +341,7 @@ def kind_of(text: str) -> str:
         kind = next((kind for end, kind in ENDINGS.items() if names.endswith(end)), "")
         wanted = f"a file that ends in {', '.join(ENDINGS)}"
     if not kind:
-        raise UserError(f"{shown(path)} is no data set that can be read; expected {wanted}")
+        raise UserError(f"{shown(path)} is not a data set that can be read; expected {wanted}")
     return kind
 
 
@@ -391,11 +397,11 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
     try:
         x, y = np.asarray(x), np.asarray(y)
     except ValueError as error:  # rows of different lengths
-        raise UserError(f"images and labels are no arrays ({error}); give arrays") from error
+        raise UserError(f"images and labels are not arrays ({error}); give arrays") from error
     uncovered: tuple[Uncovered, ...] = ()
     if classes is None:
         if not (y.size and np.issubdtype(y.dtype, np.integer)):
-            raise UserError(f"labels are {y.dtype} of shape {y.shape}; give integers, one an image")
+            raise UserError(f"labels are {y.dtype} of shape {y.shape}; give one integer per image")
         classes = max(int(y.max()) + 1, 1)  # what is negative is refused by its row
         uncovered = (Uncovered(f"the number of classes, {classes}, is read from the labels",
                                f"classes={classes}"),)

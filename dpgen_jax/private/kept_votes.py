@@ -85,7 +85,7 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
     rows = _steps(path, queries)
     second = rows.reshape(-1)
     if np.any((second < 0) | (second > n_units)):
-        raise UserError(f"{path} is damaged: it counts votes outside of 0 to {n_units}")
+        raise UserError(f"{path} is damaged: it counts votes outside 0 to {n_units}")
     return Private(Votes(np.stack([n_units - second, second], 1), np.ones(second.shape, bool),
                          len(rows)))
 

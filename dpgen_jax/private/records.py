@@ -93,7 +93,7 @@ def check_partition(n_records: int, n_units: int, what: str = "records") -> None
         raise UserError(f"teachers is {n_units}: at least 1 is needed")
     if n_records < n_units:
         raise UserError(
-            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: every teacher needs at "
+            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: each teacher needs at "
             f"least one; pass {option('teachers')} (or {option('critics')}) "
             f"{max(1, n_records // 15)}, for example")
 
@@ -213,16 +213,16 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
     """
     if clients.ndim != 1 or not np.issubdtype(clients.dtype, np.integer):
         raise UserError(f"clients are {clients.dtype} of shape {clients.shape}; give one integer "
-                        "a record")
+                        "per record")
     if most < 1:
         raise UserError(f"a client may contribute {most} records: at least 1 is needed")
     outside = np.flatnonzero((clients < 0) | (clients >= n_clients))
     if outside.size:
-        raise UserError(f"record {outside[0]} is of client {clients[outside[0]]}, outside "
-                        f"0..{n_clients - 1}; mend the record or give the number of clients")
+        raise UserError(f"record {outside[0]} belongs to client {clients[outside[0]]}, outside "
+                        f"0..{n_clients - 1}; correct the record or give the number of clients")
     sizes = np.bincount(clients.astype(np.int64), minlength=n_clients)
     if not sizes.all():
-        raise UserError(f"client {sizes.argmin()} holds no records: leave it out of the federation")
+        raise UserError(f"client {sizes.argmin()} has no records: leave it out of the federation")
     order = np.argsort(clients, kind="stable")
     place, size = np.arange(most), sizes[:, None]
     chosen = np.where(size <= most, place % size, place * size // most)

@@ -106,7 +106,7 @@ def _require_room(out: Path, unfinished: Path, written: int, n: int) -> None:
     free = shutil.disk_usage(unfinished).free
     if needed > free:
         raise UserError(f"{out}: {n:,} records would take about {needed / 1e9:.3g} GB, and "
-                        f"{free / 1e9:.3g} GB are free; ask for fewer, or name another disk")
+                        f"{free / 1e9:.3g} GB are free; draw fewer, or name another disk")
 
 
 @contextlib.contextmanager

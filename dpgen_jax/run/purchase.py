@@ -471,8 +471,8 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     """Returns the error of a purchase that would be useless."""
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
-        f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
-        f"there are {n:,}; declare them, or most of them, by {option('schema', 'FILE')}, or raise "
+        f"epsilon {epsilon:g} only values that about {count:,.0f} rows share can be estimated; "
+        f"there are {n:,} rows. Declare most columns with {option('schema', 'FILE')}, or raise "
         f"{option('epsilon')} or {option('schema_share')}; "
         f"{program('schema', 'CSV', label='COLUMN', out='FILE')} drafts a schema for you "
         "to edit (nothing was spent)")
@@ -487,18 +487,16 @@ def price_lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str
     """Returns the lines of a rehearsal: the price, the questions, and the noise of the answers."""
     kinds, values = made.kinds.sigma, made.values.sigma
     return (
-        f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; the schema "
-        f"of {'these' if made.columns > 1 else 'it'} would be bought for {share:.3g} of epsilon: "
-        f"Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give (by "
-        f"itself the purchase is epsilon {at_most(price_alone(made, budget.delta), 3)}); what is "
-        f"declared in {option('schema', 'FILE')} costs nothing",
-        f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
-        f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, from which a kind stands "
-        f"out that {CLEAR * kinds:,.0f} cells have",
-        f"question 2, the values of each column: bounds from {len(readings.SIGNED) - 1} bins of "
+        f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; estimating "
+        f"the schema would use {100 * share:.3g} % of the budget (epsilon "
+        f"{at_most(price_alone(made, budget.delta), 3)} by itself), and the training would get the "
+        f"rest; columns that {option('schema', 'FILE')} declares cost nothing",
+        f"query 1, the kind of each column and whether it has nulls: {len(readings.READINGS)} "
+        f"counts of {n:,} rows each, with noise of standard deviation {kinds:.0f}; a kind is found "
+        f"if about {CLEAR * kinds:,.0f} cells have it",
+        f"query 2, the values of each column: bounds from {len(readings.SIGNED) - 1} bins of "
         f"numbers or {len(readings.YEARS) - 1} of years, and categories, with noise of standard "
-        f"deviation {values:.0f}, from which a category stands out that some {made.threshold:,} "
-        "rows share")
+        f"deviation {values:.0f}; a category is found if about {made.threshold:,} rows have it")
 
 
 def _noise(sigma: float) -> RoundedGaussian:

@@ -120,7 +120,7 @@ def test_a_bad_schema_is_one_clear_line(place, old, new, message):
     (["--aggregate", "gnmax", "--projection", "2", "--bins", "9"], "9 bins for 8 votes"),
     (["--projection", "4"], "projection is 4; the records have only 3 features"),
     (["--teachers", "61"], "60 records cannot be dealt to 61 teachers"),
-    (["--delta", "0.02"], "no protection for 60 records"),
+    (["--delta", "0.02"], "does not protect 60 records"),
     (["--class-epsilon", "-1"], "class_epsilon is -1"),
     (["--preset", "tables"], "unknown preset 'tables' of gpate, did you mean 'table'"),
     (["--resume"], "no run to resume")])

@@ -37,7 +37,7 @@ def written(monkeypatch):
 
 def test_a_first_step_that_takes_long(written, speaks):
     bar = progress.Bar(3, 0)
-    assert wait_for(lambda: sum(line.startswith("still at the first step, ")
+    assert wait_for(lambda: sum(line.startswith("compiling and computing the first step: ")
                                 for line in list(written)) > 1)
     bar.advance(1, {})
     assert wait_for(lambda: not speaks())
