@@ -429,9 +429,9 @@ def _point_out_odd_cells(name: str, cells: Cells) -> None:
     numbers = len(present) - len(odd)
     if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
         tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
-             f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
-             "are; if it should be none, empty the cell, or declare kind: integer or continuous, "
-             "with nullable: true and odd: null", sys.stderr)
+             f"categories, since {quoted(texts[odd[0]])} is not a number, unlike nearly all other "
+             "cells; if the value is missing, empty the cell, or declare kind: integer or "
+             "continuous, with nullable: true and odd: null", sys.stderr)
 
 
 def with_durations(names: Iterable[str]) -> TableSpec:
