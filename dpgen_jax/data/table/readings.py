@@ -241,7 +241,7 @@ def code(text: str) -> int:
 def _zoned(text: str) -> tuple[str, str] | None:
     """The key of a stamp with an offset; None for any other text."""
     offset, before = transform.offset_of(text), transform.without_offset(text)
-    if offset is None or before == text:
+    if offset is None or before == text or not _shape(text):
         return None
     form = str(READINGS[code(before)].entries.get("format", ""))
     keys = (form, transform.zone_name(offset)), (form, OFFSETS[0])
