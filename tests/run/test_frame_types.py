@@ -1,4 +1,4 @@
-"""What comes of each type of pandas, where it is bought and where it is declared."""
+"""Each type of pandas: which entries are bought or declared for it, and what comes out."""
 
 import decimal
 
