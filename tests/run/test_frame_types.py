@@ -139,3 +139,15 @@ def test_files_have_names_that_are_texts(bought, tmp_path):  # noqa: F811
     assert (tmp_path / "x.csv").read_text().startswith("0,1,2\n")
     out = pd.read_parquet(tmp_path / "x.parquet")
     assert list(out.columns) == ["0", "1", "2"] and str(out["1"].dt.tz) == "Europe/Berlin"
+
+
+def test_what_a_schema_declares_goes_before_the_types(bought):  # noqa: F811
+    made = pd.DataFrame({"x1": RNG.random(N), "x2": RNG.random(N),
+                         "o": pd.Series(RNG.choice([True, False], N), dtype=object),
+                         "c": pd.Categorical(FEW, CATEGORIES), "late": Y})
+    document = {"columns": {"x1..x2": {"kind": "continuous", "min": 0, "max": 5},
+                            "c": {"kind": "categorical", "categories": ["low", "x"], "other": "x"}}}
+    _, data = bought(made, schema=document, types_declared=True)
+    x, _, boolean, category = data.spec.columns
+    assert x.high == 5 and category.categories == ("low", "x")
+    assert boolean.dtype == ""  # pandas infers the type of objects from the rows
