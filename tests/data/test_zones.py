@@ -60,7 +60,7 @@ def test_a_stamp_is_counted_for_its_format_and_its_zone(cell, form, zone):
 
 
 def test_long_cells_are_read_at_once():
-    for cell in ("a" + " " * 300_000 + "b", "+01" * 5000, "1" * 100_000 + "+01:00", ":00." * 99_999):
+    for cell in ("a" + " " * 300_000 + "b", "+01" * 5000, "1" * 100_000 + "+01:00", ":0." * 99_999):
         assert readings.code(cell) == len(readings.READINGS) - 1
         assert transform.reader(columns.column("seen", BERLIN))(cell) is None
 
