@@ -17,6 +17,7 @@ _HOME = {
     "load": "release.bundle", "Release": "release.bundle",
     "assess": "evaluation.assess", "over_runs": "evaluation.assessment",
     "Assessment": "evaluation.assessment", "Finding": "evaluation.results",
+    "complete": "evaluation.completion",
     "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",

@@ -34,7 +34,7 @@ class Sample:
     """classes to draw from in equal shares; if left out all, as their released counts say"""
     where: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """a condition on a column that every record meets: "age>=60", "age=18..65", "city=Rome|Oslo",
-    "city!=Rome", "pay=null"; with several --where all of them"""
+    "city!=Rome", "pay=null"; several are joined by `and`, or by several --where"""
     max_tries: int | None = None
     """records that may be drawn to find those that meet --where; by default 1,000 for each, and a
     million at least"""

@@ -26,7 +26,7 @@ from dpgen_jax.core.types import Private, TableSpec
 from dpgen_jax.data import tfds
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.table import draft as table_draft
-from dpgen_jax.data.table import frames, parsing, schema, subjects
+from dpgen_jax.data.table import frames, parsing, patterns, schema, subjects
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import Dialect, declared_dialect
 from dpgen_jax.release import contents
@@ -82,16 +82,16 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
         raise UserError(f"--out {flags.out} exists; give a new file" if flags.out.exists() else
                         f"--out {flags.out}: no folder {flags.out.parent}; make it first")
     contents.refuse_shared(flags.out, "a draft holds what was read from real records")
-    document = _document(flags)
+    drafted = _drafted(flags)
+    document = drafted.document
     flags.out.touch(mode=0o600, exist_ok=False)
-    flags.out.write_text(table_draft.render(document, flags.source), "utf-8")
+    flags.out.write_text(table_draft.render(
+        document, flags.source, remarks=drafted.remarks), "utf-8")
     if flags.schema_epsilon is not None:
         log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
             "run uses this schema or not; every run with it charges it as a part of its own")
         _require_values(document, flags)
-    written = schema.read(str(flags.out))
-    for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
-                 *written.notes):
+    for line in drafted.lines():
         log(f"note: {line}")
     log(f"schema: {flags.out}")
 
@@ -104,7 +104,7 @@ def _require_values(document: Json, flags: Flags) -> None:
                         "whose block `bought` stays")
 
 
-def _document(flags: Flags) -> Json:
+def _drafted(flags: Flags) -> table_draft.Drafted:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
     if not buys:
@@ -112,7 +112,7 @@ def _document(flags: Flags) -> Json:
         if flags.unit is not None:
             cells, _ = subjects.split(cells, flags.unit)
         types = frames.parquet_types(locate(flags.source)) if _is_parquet(flags.source) else {}
-        return table_draft.draft(cells, flags.label, described, types)
+        return table_draft.draft(cells, flags.label, described, types).condensed()
     if flags.unit is not None:
         raise UserError("--unit is for a draft: what is bought is bought at the level of single "
                         "rows, which does not cover all rows of a unit; declare these entries")
@@ -123,9 +123,10 @@ def _document(flags: Flags) -> Json:
         columns, form = entries.get("columns"), declared_dialect(entries.get("file", {}))
         schema.refuse_multiline(form, flags.schema)
         cells, _ = _cells(flags, columns if isinstance(columns, dict) else {}, form)
-        return purchase.buy_entries(
-            draft, cells, price, flags.schema, lambda bought: purchase.remembered(
-                bought, _content(flags.source), flags.out.absolute(), Notices().private))
+        entries = patterns.expanded(entries, [*cells.columns])
+        return table_draft.Drafted(purchase.buy_entries(
+            entries, cells, price, flags.schema, lambda bought: purchase.remembered(
+                bought, _content(flags.source), flags.out.absolute(), Notices().private)))
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")
 

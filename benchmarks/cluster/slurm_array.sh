@@ -6,7 +6,7 @@
 #SBATCH --gres=gpu:1
 #SBATCH --requeue
 #SBATCH --open-mode=append
-# SIGTERM comes 120 s before the end, and when the job is pre-empted.
+# SIGTERM comes 120 s before the end, and when the job is preempted.
 #SBATCH --signal=B:TERM@120
 set -u
 RUN=${RUNS:-runs}/datalens-${SLURM_ARRAY_TASK_ID}

@@ -291,11 +291,11 @@ def stale_sentence() -> str:
     rows = {row.name: changes(row) for row in ROWS.values()}
     named = "; ".join(f"`{name}` ({', '.join(fields)})" for name, fields in rows.items() if fields)
     known = (f"These were {BEFORE}, in the fields named: {named}." if named else
-             "All results that name a configuration name the one that their preset has today.")
+             "All results that record a configuration have that of today's preset.")
     silent = {path.name for row in ROWS.values() if row.measured()
               and (path := row.work.result()) and not any(configurations(row))}
     files = ", ".join(f"`{name}`" for name in sorted(silent))
-    return f"{known} Nothing is known of {files}, which name none." if silent else known
+    return f"{known} These files record none: {files}." if silent else known
 
 
 OURS = {f"as_systems.{CNN}": "CNN", f"as_systems.{MLP}": "MLP"}
@@ -510,6 +510,23 @@ def paper(name: str) -> str:
             places.setdefault(place, []).append(row)
     return "\n\n".join(f"## {TITLES[name]}, {heading(place)}\n\n{markdown(map(line, rows))}"
                        for place, rows in places.items())
+
+
+def differs(*names: str) -> str:
+    """Return a table of what presets do otherwise than their sources: a row for each difference."""
+    lines = ["| method | what differs from its source | in the presets |", "| --- | --- | --- |"]
+    for method in names:
+        published = {name: preset for name, preset in presets.all_of(method).items()
+                     if not preset.source.startswith("this library")}
+        for difference in dict.fromkeys(
+                line for preset in published.values() for line in preset.differs):
+            having, rest = ([f"`{name}`" for name, preset in published.items()
+                             if (difference in preset.differs) == wanted]
+                            for wanted in (True, False))
+            which = (having if len(having) <= len(rest) + 1 else
+                     [f"all but {', '.join(rest)}" if rest else "all"])
+            lines.append(f"| `{method}` | {difference.replace('|', '/')} | {', '.join(which)} |")
+    return "\n".join(lines)
 
 
 def heading(place: str) -> str:

@@ -1,1 +1,1 @@
-"""Host-only privacy accounting: sees events and integers, never an array of records, never jax."""
+"""Privacy accounting on the host: it uses events and integers, never arrays of records or jax."""

@@ -92,15 +92,15 @@ def _mills(t: np.ndarray | float) -> np.ndarray:
 
 
 def exact_epsilon(mu: float, tau: float, delta: float) -> float:
-    """The smallest epsilon of Gaussian releases whose noise is at a distance from the ideal one.
+    """The smallest epsilon of Gaussian releases whose noise differs from the ideal by `tau`.
 
     The value returned satisfies gaussian_delta(mu, eps) + (1 + e^eps) tau <= delta: the distance
     between sampled and ideal noise is charged to delta.
 
-    Proof of the charge. Let P, Q be the ideal laws of the transcript on neighbouring data and P',
-    Q' those that are sampled. Replacing the ideal rounds by the sampled ones, one at a time, moves
-    the transcript by at most the round's total variation (the later rounds are the same kernel
-    applied to both), so P' and Q' are within tau of P and Q. For every set S:
+    Proof of the charge. Let P, Q be the ideal distributions of the transcript on neighbouring data
+    and P', Q' the sampled ones. Replacing the ideal rounds by the sampled ones, one at a time,
+    changes the transcript by at most the round's total variation (the later rounds apply the same
+    kernel to both), so P' and Q' are within tau of P and Q. For every set S:
       P'(S) <= P(S) + tau <= e^eps Q(S) + delta(eps) + tau
             <= e^eps (Q'(S) + tau) + delta(eps) + tau = e^eps Q'(S) + delta(eps) + (1 + e^eps) tau.
 
@@ -109,7 +109,7 @@ def exact_epsilon(mu: float, tau: float, delta: float) -> float:
         tau: The sum of count * total_variation.
 
     Returns:
-        Epsilon >= 0; inf where delta is not enough.
+        Epsilon >= 0; inf if delta is not enough.
     """
     def holds(eps: float) -> bool:
         apart = tau + math.exp(eps + math.log(tau)) if tau else 0.0
@@ -132,15 +132,14 @@ def exact_epsilon(mu: float, tau: float, delta: float) -> float:
 
 
 def bisect(holds: Callable[[float], bool], failing: float, holding: float) -> float:
-    """The edge between a value at which a condition fails and one at which it holds.
+    """Bisects between a value at which a condition fails and one at which it holds.
 
     Args:
-        holds: The condition, monotone between the two values.
+        holds: A condition that is monotone between the two values.
         failing: A value at which it fails, above or below the other.
-        holding: A value at which it holds.
 
     Returns:
-        The edge, to rounding; the condition holds at it.
+        The boundary, up to rounding; the condition holds there.
     """
     while abs(holding - failing) > 1e-14 * max(abs(holding), abs(failing)):
         middle = (holding + failing) / 2
@@ -151,7 +150,7 @@ def bisect(holds: Callable[[float], bool], failing: float, holding: float) -> fl
 
 
 def require_delta(delta: float) -> None:
-    """Refuses a delta that is no chance of a failure."""
+    """Refuses a delta outside (0, 1)."""
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}")
 
@@ -186,19 +185,18 @@ def convert_renyi(rdp: Values, order: Values, delta: float, conversion: Conversi
 
 def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: float,
                             shares: Sequence[float]) -> float:
-    """The smallest epsilon of releases with these divergences, over a few splits of delta.
+    """The smallest epsilon for Renyi divergences and `tau`, over a few splits of delta.
 
     One part of delta is for the divergences, the rest for the distance between sampled and ideal
     noise, (1 + e^eps) tau as `exact_epsilon` proves.
 
     Args:
         rdp: Divergences, a number or an array [A].
-        orders: Their orders.
         tau: The sum of count * total_variation.
-        shares: The shares of delta for the divergences that are tried.
+        shares: The shares of delta to try for the divergences.
 
     Returns:
-        Epsilon >= 0; inf where delta is not enough.
+        Epsilon >= 0; inf if delta is not enough.
     """
     best = math.inf
     for share in shares:
@@ -210,7 +208,7 @@ def epsilon_beside_distance(rdp: Values, orders: Values, tau: float, delta: floa
 
 
 def _from_rdp(rdp: Values, orders: Values, delta: float) -> float:
-    """The best of one or more orders, each of which bounds the whole; rounded up."""
+    """The smallest epsilon over the orders, rounded up."""
     if not np.any(rdp) or delta <= 0:
         return math.inf if np.any(rdp) else 0.0
     size = rdp - np.log1p(-1 / orders) + (np.log(orders) - math.log(delta)) / (orders - 1)
@@ -218,7 +216,7 @@ def _from_rdp(rdp: Values, orders: Values, delta: float) -> float:
 
 
 def zcdp_for(epsilon: float, delta: float) -> float:
-    """The largest c = mu^2 / 2 of Gaussian releases whose exact epsilon at `delta` is in a target.
+    """The largest c = mu^2 / 2 of Gaussian releases whose exact epsilon at `delta` meets a target.
 
     Raises:
         UserError: Unless 0 < epsilon < inf and 0 < delta < 1.
@@ -240,17 +238,18 @@ _INTEGERS = (*range(2, 65), *(int(64 * 1.07**k) for k in range(1, 52)), 2048)
 SAMPLED_ORDERS = np.asarray(sorted([1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 1.75, *_INTEGERS,
                                     *(k + 0.5 for k in range(2, 11)),
                                     *(2.0**k for k in range(12, 21))]))
-"""The orders at which a run with drawn units is counted; fixed, so that epsilon cannot fall when an
-event is added."""
+"""The orders for runs with sampled units. They are fixed, so epsilon cannot fall when an event is
+added.
+"""
 
 _LOG_FACTORIAL = gammaln(np.arange(2050) + 1.0)
 _LARGEST_TERM = 128  # terms above are left to Theorem 9, which is valid too: they hardly count
 
 
 def sampled_curve(events: Events) -> np.ndarray:
-    """The sum of the divergences of all SampledGaussianEvents: RDP [A], by SAMPLED_ORDERS.
+    """The sum of the divergences of all SampledGaussianEvents: RDP [A] at SAMPLED_ORDERS.
 
-    Events of other kinds are left out.
+    Events of other kinds are ignored.
 
     Source:
         Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1.
@@ -271,7 +270,7 @@ def sampled_at_order(events: Events, order: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _one(q: float, t_squared: float) -> np.ndarray:
-    """The divergences of one round, by order: the smaller bound, also of those at higher orders.
+    """The divergences of one round by order: the smallest bound at this or a higher order.
 
     The Renyi divergence does not fall with its order.
     """
@@ -288,12 +287,12 @@ def _one(q: float, t_squared: float) -> np.ndarray:
 def by_convexity(q: float, t_squared: float, orders: np.ndarray) -> np.ndarray:
     """The divergence ln(1 - q + q e^((a-1) a t^2 / 2)) / (a - 1), by convexity.
 
-    The power divergence is jointly convex, and given the sample, the laws on neighbouring data are
-    equal, or (with chance q) those of the Gaussian mechanism. It holds for every order a > 1; for q
-    = 1 it is the Gaussian's own a t^2 / 2.
+    The power divergence is jointly convex. Given the sample, the distributions on neighbouring data
+    are equal, or (with probability q) those of the Gaussian mechanism. It holds for every order a >
+    1; for q = 1 it is the Gaussian's own a t^2 / 2.
 
     Args:
-        q: The chance of a unit to be sampled.
+        q: The probability that a unit is sampled.
         t_squared: Squared sensitivity over sigma^2.
     """
     cgf = orders * (orders - 1) * t_squared / 2
@@ -305,19 +304,20 @@ def by_convexity(q: float, t_squared: float, orders: np.ndarray) -> np.ndarray:
 def without_replacement(q: float, t_squared: float, orders: tuple[int, ...]) -> np.ndarray:
     """RDP of one round at integer orders, by the expansion in powers of q.
 
-    It is e^((a-1) RDP(a)) <= 1 + sum_{j=2..a} C(a,j) q^j T_j, where T_j bounds the integral of
-    |p - p'|^j / r^(j-1) for any three laws of the Gaussian mechanism that are pairwise neighbours.
+    It is e^((a-1) RDP(a)) <= 1 + sum_{j=2..a} C(a,j) q^j T_j, where T_j bounds the integral of |p -
+    p'|^j / r^(j-1) for any three distributions of the Gaussian mechanism that are pairwise
+    neighbours.
 
     T_j is the smaller of two. Theorem 9: 2 e^(j (j-1) t^2 / 2), as |p - p'|^j <= p^j + p'^j.
     Theorem 27: 4 sqrt(B(l) B(l')) with l, l' the even numbers around j, for a mechanism with one
     worst pair of neighbours, here B(l) = E (e^(t Z - t^2/2) - 1)^l, Z standard normal. The 4: where
-    p > p', |p - p'|^j / r^(j-1) is at most |p - p'|^j / p'^(j-1) if r > p', else at most
-    |p - r|^j / r^(j-1); where p < p' likewise; so the integral is at most four divergences between
+    p > p', |p - p'|^j / r^(j-1) is at most |p - p'|^j / p'^(j-1) if r > p', else at most |p - r|^j
+    / r^(j-1); where p < p' likewise; so the integral is at most four divergences between
     neighbours, those of even j grow with the distance of two Gaussians, and an odd j follows by
-    Cauchy-Schwarz. That counts where t is small.
+    Cauchy-Schwarz. This one is smaller if t is small.
 
     Args:
-        q: The chance of a unit to be sampled.
+        q: The probability that a unit is sampled.
         t_squared: Squared sensitivity over sigma^2, > 0.
         orders: Integers from 2 to 2048.
 
@@ -343,10 +343,10 @@ def without_replacement(q: float, t_squared: float, orders: tuple[int, ...]) -> 
 
 
 def _even_moments(t: float) -> np.ndarray:
-    """The logarithm of B(2k) at index k, for t < 1.
+    """Ln B(2k) at index k, for t < 1.
 
-    By the trapezoidal rule, exact to rounding on an integrand that is analytic and decays like a
-    Gaussian; all its terms are positive, so nothing cancels.
+    The trapezoidal rule is exact up to rounding for an integrand that is analytic and decays like a
+    Gaussian. All terms are positive, so nothing cancels.
     """
     step = 1 / 8
     z = np.arange(-40, 40 + _LARGEST_TERM * t, step)
@@ -367,15 +367,16 @@ _FINE_SHARES = (*_SHARES, 1 - 1e-4, 1 - 1e-6)
 def epsilon_of(events: Events, delta: float) -> float:
     """An epsilon at which all `events` together are (epsilon, delta)-private.
 
-    It is the smallest, rounded up, where all are Gaussian: those compose exactly
+    If all are Gaussian, it is the smallest one, rounded up: Gaussian releases compose exactly
     (`exact_epsilon`), with SampledGaussianEvents by Renyi divergences (`_with_sampled`).
-    EpsilonDeltaEvents add their epsilons to that and take their deltas from delta: basic
-    composition. It holds however the releases are interleaved and depend on each other: each kind
-    is an interactive mechanism with its own (epsilon, delta), and those compose like mechanisms
-    that run one after the other (Vadhan and Zhang, "Concurrent Composition Theorems for
-    Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
-    (`_each_kind`) and all at that order (`_one_order`). Gaussian events in a run with Poisson
-    sampling or Laplace noise compose with these by their privacy losses (`pld`), others on top.
+    EpsilonDeltaEvents add their epsilons to that, and their deltas are subtracted from delta (basic
+    composition). This holds however the releases are interleaved and depend on each other: each
+    kind is an interactive mechanism with its own (epsilon, delta), and these compose like
+    mechanisms that run one after the other (Vadhan and Zhang, "Concurrent Composition Theorems for
+    Differential Privacy", STOC 2023). With RenyiEvents of one order, the result is the smaller of
+    this (`_each_kind`) and the sum of all events at that order (`_one_order`). Gaussian events in a
+    run with Poisson sampling or Laplace noise compose with these by their privacy losses (`pld`);
+    other events are added to that.
 
     Returns:
         Epsilon >= 0; inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events.
@@ -396,7 +397,7 @@ def epsilon_of(events: Events, delta: float) -> float:
 
 
 def _without_losses(events: Events, delta: float) -> float:
-    """`epsilon_of` the kinds whose privacy losses need not be added up."""
+    """`epsilon_of` for the kinds that do not need privacy losses."""
     orders = {event.order for event, _ in of_kind(RenyiEvent, events)}
     if len(orders) == 1:
         return min(_each_kind(events, delta), _one_order(events, orders.pop(), delta))
@@ -404,11 +405,11 @@ def _without_losses(events: Events, delta: float) -> float:
 
 
 def _each_kind(events: Events, delta: float) -> float:
-    """Each kind of event by itself, then basic composition.
+    """Each kind of event separately, then basic composition.
 
     Both Gaussian kinds count as one kind, and each order of RenyiEvents as a kind. A share of delta
-    is for Renyi, split equally: the best of `_SHARES`. The noise of each kind departs from the
-    ideal by its own tau, at the price of its own epsilon.
+    is for the Renyi orders, split equally; the best of `_SHARES` is used. The tau of each kind is
+    charged at the epsilon of that kind.
     """
     renyi: dict[float, tuple[tuple[RenyiEvent, int], ...]] = {}
     for event, count in of_kind(RenyiEvent, events):
@@ -432,14 +433,15 @@ def _each_kind(events: Events, delta: float) -> float:
 
 
 def _one_order(events: Events, order: float, delta: float) -> float:
-    """Everything at the one order a of the RenyiEvents, where divergences add up, adaptively.
+    """All events at the order a of the RenyiEvents, where divergences add up, adaptively.
 
     Source: Mironov, "Renyi Differential Privacy", CSF 2017, Proposition 1. A Gaussian release has
     the divergence a mu^2 / 2; an e-private release min(e, a e^2 / 2) (Bun and Steinke,
     "Concentrated Differential Privacy", TCC 2016, Proposition 3.3). An (e, d)-private release is
-    e-private except with a chance of d to reveal all (Kairouz, Oh and Viswanath, "The Composition
-    Theorem for Differential Privacy", ICML 2015): delta arrives here without those d. A
-    SampledGaussianEvent has the divergence of `sampled_at_order`, at SAMPLED_ORDERS only.
+    e-private except that it reveals everything with probability d (Kairouz, Oh and Viswanath, "The
+    Composition Theorem for Differential Privacy", ICML 2015): the caller has already subtracted
+    these d from delta. A SampledGaussianEvent has the divergence of `sampled_at_order`, at
+    SAMPLED_ORDERS only.
     """
     rdp = add_up([
         (order * mu_squared(of_kind(GaussianEvent, events)) / 2, 1),
@@ -468,7 +470,7 @@ def mu_squared(events: Events) -> float:
         The sum of count * squared_sensitivity / sigma^2; inf with a NonPrivateEvent.
 
     Raises:
-        UserError: An event that is not Gaussian, which only `epsilon_of` can count.
+        UserError: An event that is not Gaussian; use `epsilon_of` for those.
     """
     def squared(event: Event) -> float:
         match event:
@@ -482,7 +484,7 @@ def mu_squared(events: Events) -> float:
 
 
 def total_variation(events: Events) -> float:
-    """By how much the run may differ from one with ideal noise: the sum, rounded up."""
+    """The total variation between the run and one with ideal noise: the sum, rounded up."""
     return add_up((event.total_variation, count) for event, count in merge(events))
 
 
@@ -491,18 +493,18 @@ _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-9, 1e15
 
 
 def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> list[str]:
-    """Refuses a budget that means nothing.
+    """Refuses a budget that gives no protection.
 
     Args:
         n_records: The public number of protected units. A mechanism with delta >= 1 / n_records may
-            publish a record chosen at random in the clear, so that is refused.
+            publish a random record, so such a delta is refused.
 
     Returns:
         Warnings, one line each.
 
     Raises:
-        UserError: An epsilon that is not positive and finite, a delta outside (0, 1), or one that
-            is no protection for so many records.
+        UserError: An epsilon that is not positive and finite, a delta outside (0, 1), or one too
+            large for so many records.
     """
     if not 0 < epsilon < math.inf:
         raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; for example "
@@ -532,16 +534,17 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
               spent: Events = ()) -> int:
     """The largest number of rounds, at least 1, that a budget allows.
 
-    The inequality is that of `epsilon_of`, and the ledger checks the same one.
+    The condition is the one that the ledger checks.
 
     Args:
-        event: The event of every round, or a function from a number of rounds to their events, for
-            a schedule that does not charge each round; its cost must not fall with the number.
+        event: The event of every round, or, for a schedule that does not charge each round, a
+            function from a number of rounds to their events; its cost must not fall with the
+            number.
 
     Raises:
         BudgetExceeded: Not even one round fits; the message names the smallest epsilon that would
             allow it.
-        UserError: The budget bounds nothing (a round without cost, or epsilon = inf).
+        UserError: The budget does not limit the rounds (a round without cost, or epsilon = inf).
     """
     def total(steps: int) -> float:
         block = event(steps) if callable(event) else ((event, steps),)
@@ -562,19 +565,19 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
 
 def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Events]], steps: int,
               epsilon: float, delta: float, spent: Events = ()) -> float:
-    """The smallest sigma of four significant digits with which some rounds stay in the budget.
+    """The smallest sigma, to four significant digits, that keeps the rounds within the budget.
 
     Args:
-        make_event: From sigma, in the caller's units, to the event or the events of one round, or
-            to a function from a number of rounds to their events, for a schedule that does not
-            charge each round. The cost must not rise with sigma; that of the rounded sigma itself
-            is checked. It may raise BudgetExceeded from some sigma on, above which no noise can be
+        make_event: From sigma, in the caller's units, to the event or events of one round, or, for
+            a schedule that does not charge each round, to a function from a number of rounds to
+            their events. The cost must not rise with sigma; the cost of the rounded sigma is
+            checked. It may raise BudgetExceeded for each sigma that is too large for noise to be
             drawn.
 
     Raises:
-        BudgetExceeded: No sigma is enough (what was spent before leaves nothing, or the total
-            variation alone exceeds delta), or none for which `make_event` has an event.
-        UserError: The budget asks for no noise at all.
+        BudgetExceeded: No sigma is enough (nothing is left of the budget, or the total variation
+            exceeds delta), or `make_event` raises for every sigma that would be.
+        UserError: The budget needs no noise.
     """
     def total(sigma: float) -> float:
         event = make_event(sigma)
@@ -603,7 +606,7 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
 
 
 def _bracket(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """(fails, holds), a factor of two apart, or beyond the limits where there is no such pair."""
+    """(fails, holds), a factor of two apart, or beyond the limits if there is no such pair."""
     fails, does = 0.5, 1.0
     try:
         while does <= _LARGEST_SIGMA and not holds(does):
@@ -617,7 +620,7 @@ def _bracket(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 def _below_the_largest(holds: Callable[[float], bool], fails: float, too_large: float,
                        error: BudgetExceeded) -> tuple[float, float]:
-    """(fails, holds) where noise cannot be drawn from some sigma on, which is above `fails`."""
+    """(fails, holds) if noise cannot be drawn from some sigma above `fails` on."""
     while too_large / fails > 1 + 1e-4:
         middle = math.sqrt(fails * too_large)
         try:
@@ -630,7 +633,7 @@ def _below_the_largest(holds: Callable[[float], bool], fails: float, too_large: 
 
 
 def _too_small(needed: float, epsilon: float, delta: float, what: str) -> str:
-    """The message of a budget that does not allow `what`."""
+    """The error message if a budget does not allow `what`."""
     if needed == math.inf:
         return f"no epsilon allows {what} at delta {delta:g}: add noise, or raise delta"
     # shown rounded up, so that the number named is enough

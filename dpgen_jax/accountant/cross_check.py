@@ -1,4 +1,4 @@
-"""A second opinion on epsilon by the `dp_accounting` package: a check, and never a budget."""
+"""Compares epsilon with the `dp_accounting` package: a check, never a budget."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ BY_RENYI = "Renyi divergences"
 
 @dataclasses.dataclass(frozen=True)
 class SecondOpinion:
-    """The epsilon of `dp_accounting` for some events, and this package's.
+    """Epsilon of some events by this package and by `dp_accounting`.
 
     Attributes:
         ours: Epsilon by `composition.epsilon_of`.
-        theirs: Epsilon by `dp_accounting`; None where there is no second opinion.
-        accountant: BY_LOSSES or BY_RENYI; empty where there is no second opinion.
-        remark: The gap that is to be expected, and why; or why there is no second opinion.
+        theirs: Epsilon by `dp_accounting`; None if it cannot be computed.
+        accountant: BY_LOSSES or BY_RENYI; empty if `theirs` is None.
+        remark: The expected gap and its reason, or why `theirs` is None.
     """
 
     ours: float
@@ -51,7 +51,7 @@ class SecondOpinion:
 
 
 def second_opinion(events: Events, delta: float) -> SecondOpinion:
-    """Asks `dp_accounting` for the epsilon of events, where it can count them.
+    """Computes the epsilon of events by `dp_accounting` too, if it supports them.
 
     Args:
         events: Pairs (event, count): one event of a run, or all of them.
@@ -69,7 +69,7 @@ def second_opinion(events: Events, delta: float) -> SecondOpinion:
 
 
 def _why_none(events: Events) -> str:
-    """Why the package cannot count events; empty where it can."""
+    """Why the package cannot account for the events; empty if it can."""
     unknown = sorted({type(event).__name__ for event, _ in events
                       if isinstance(event, EpsilonDeltaEvent | RenyiEvent)})
     if unknown:
@@ -114,20 +114,20 @@ def _expected_gap(events: Events) -> str:
 
 
 def to_dp_event(events: Events) -> DpEvent:
-    """The one adapter to the `dp_accounting` package.
+    """Converts an event for the `dp_accounting` package.
 
     A Gaussian has the noise multiplier sigma / sensitivity, to be read with
     NeighboringRelation.ADD_OR_REMOVE_ONE whatever the relation of the run: the sensitivity of an
-    event already is the distance between neighbouring messages. Under REPLACE_ONE the package's PLD
-    accountant would double it again, and its RDP one does not (google/differential-privacy, issue
-    378). A SampledGaussianEvent is one sampled without replacement, which only the RDP accountant
-    has, and with REPLACE_ONE only: `dp_accounting_rdp_epsilon` chooses that. A
+    event is already the distance between neighbouring messages. Under REPLACE_ONE the package's PLD
+    accountant would double it again; its RDP accountant does not (google/differential-privacy,
+    issue 378). A SampledGaussianEvent is sampled without replacement, which only the RDP accountant
+    supports, and only with REPLACE_ONE: `dp_accounting_rdp_epsilon` chooses that. A
     PoissonGaussianEvent has the multiplier sigma / norm, to be read with REPLACE_ONE if that is its
-    relation, which only the PLD accountant can; plain Gaussians have twice their multiplier then,
-    against the doubling.
+    relation, which only the PLD accountant supports. Plain Gaussians then have twice their
+    multiplier, to cancel the doubling.
 
     Raises:
-        UserError: Events of which the package has no counterpart that is their worst case.
+        UserError: The package has no event that bounds these.
     """
     import dp_accounting as dp
 
@@ -169,14 +169,13 @@ def _replaces_one(events: Events) -> bool:
 def pld_epsilon(events: Events, delta: float) -> float:
     """Epsilon by privacy loss distributions (`dp_accounting`), to check `composition.epsilon_of`.
 
-    It is pessimistic by its discretisation; the distance to ideal noise is not charged.
+    Its discretisation is pessimistic. The distance to ideal noise is not charged.
 
     Returns:
         Epsilon; inf with a NonPrivateEvent.
 
     Raises:
-        UserError: A SampledGaussianEvent, which the package cannot count in this way, or an event
-            that it does not know.
+        UserError: A SampledGaussianEvent, for which this does not work, or an unknown event.
         ValueError: LaplaceEvents together with Poisson sampling under replace-one.
     """
     from dp_accounting import NeighboringRelation, pld
@@ -193,16 +192,16 @@ def dp_accounting_rdp_epsilon(events: Events, delta: float,
                               orders: Sequence[float] | None = None) -> float:
     """Epsilon by the Renyi accountant of `dp_accounting`.
 
-    A check of `composition.epsilon_of` where there are SampledGaussianEvents.
+    It checks `composition.epsilon_of` for SampledGaussianEvents.
 
     Args:
-        orders: The orders that are searched; by default the package's.
+        orders: The orders to search; by default the package's.
 
     Returns:
         Epsilon; inf with a NonPrivateEvent.
 
     Raises:
-        UserError: Unless 0 < delta < 1; an event that the package does not know.
+        UserError: Unless 0 < delta < 1; an event unknown to the package.
     """
     from dp_accounting import NeighboringRelation, rdp
 

@@ -1,4 +1,4 @@
-"""Privacy events: what a mechanism reports about its rounds, and sums that round upwards.
+"""Privacy events, which mechanisms report about their rounds, and sums that round upwards.
 
 Everywhere in this package `events` is a tuple of pairs (event, count): a release that happened, or
 may happen, `count` times.
@@ -8,7 +8,7 @@ release whose units are sampled in secret contains a Gaussian event: the release
 the sample were known. `statement()` of an event is its text in a privacy statement.
 
 Sums of charges are never below the exact ones: floats are added as fractions and rounded up once.
-What is left of an allowance is rounded down.
+The remainder of an allowance is rounded down.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Terms = Iterable[tuple[float, int]]
 
 
 def round_up(exact: Fraction) -> float:
-    """The smallest float that is not below an exact number."""
+    """The smallest float at or above an exact number."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def as_written(value: float) -> Fraction:
-    """The decimal number that a person reads and types for a float: three of 0.1 make 0.3.
+    """The decimal number that is printed for a float, as an exact fraction: 3 times 0.1 is 0.3.
 
     Args:
         value: A finite number.
 
     Returns:
-        The number, to be added and compared without rounding.
+        The number, which can be added and compared without rounding.
     """
     return Fraction(repr(float(value)))
 
@@ -62,14 +62,14 @@ def add_up(terms: Terms) -> float:
 
 
 def left_of(allowance: float, terms: Terms) -> float:
-    """The allowance less the sum of value * count, rounded down.
+    """The allowance minus the sum of value * count, rounded down.
 
     Args:
         allowance: A finite number, such as delta.
         terms: Pairs (value, count) of finite values.
 
     Returns:
-        The remainder; below 0 where the sum is more than the allowance.
+        The remainder; below 0 if the sum exceeds the allowance.
     """
     return -round_up(_exact(terms) - Fraction(allowance))
 
@@ -90,7 +90,7 @@ class GaussianEvent:
         squared_sensitivity: Squared L2 sensitivity of the WHOLE message of one round, an integer in
             squared grid units (all fakes times all coordinates).
         grid: Value of one grid unit (a public scale; 1 for votes).
-        total_variation: Distance between the law that is sampled (a finite table) and the ideal
+        total_variation: Distance between the sampled distribution (a finite table) and the ideal
             one, for one round; it is charged to delta.
         mechanism: Name of the mechanism in a privacy statement.
 
@@ -121,16 +121,16 @@ class GaussianEvent:
 
     @property
     def mu_squared(self) -> float:
-        """Square of the mu of Gaussian differential privacy."""
+        """mu^2 of Gaussian differential privacy."""
         return self.squared_sensitivity / self.sigma**2
 
     def with_further_distance(self, distance: float) -> GaussianEvent:
-        """Returns the event of a law that is `distance` further from the ideal one."""
+        """Returns the event with `distance` added to its total variation."""
         total = add_up([(self.total_variation, 1), (distance, 1)])
         return dataclasses.replace(self, total_variation=total)
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "sigma": self.sigma, "sensitivity": self.sensitivity}
 
 
@@ -139,12 +139,11 @@ class LaplaceEvent:
     """One integer plus discrete Laplace noise, P(k) proportional to e^(-|k| / scale).
 
     The log-density is concave, so the most powerful tests are half-lines, and the shift by
-    `sensitivity` dominates all smaller ones. sensitivity / scale is the epsilon of a single
+    `sensitivity` dominates all smaller shifts. sensitivity / scale is the epsilon of a single
     release.
 
     Attributes:
-        scale: Scale of the noise.
-        sensitivity: The most by which the integer changes between neighbours, at most 2^20.
+        sensitivity: The largest change of the integer between neighbours, at most 2^20.
         total_variation: As in `GaussianEvent`.
         mechanism: Name of the mechanism in a privacy statement.
 
@@ -171,7 +170,7 @@ class LaplaceEvent:
         return round_up(self.sensitivity / Fraction(self.scale))
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "scale": self.scale, "sensitivity": self.sensitivity}
 
 
@@ -195,7 +194,7 @@ class EpsilonDeltaEvent:
             raise UserError(f"delta must be in [0, 1), got {self.delta}")
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta}
 
 
@@ -228,7 +227,7 @@ class RenyiEvent:
         _require_cost("rdp", self.rdp)
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "order": self.order, "rdp": self.rdp}
 
 
@@ -240,12 +239,12 @@ class NonPrivateEvent:
     total_variation: ClassVar[float] = 0.0
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "sigma": 0.0, "sensitivity": None}
 
 
 def to_floats(event: object, *names: str) -> None:
-    """Makes fields plain Python floats, so that equal events are equal in the ledger too."""
+    """Converts fields to Python floats, so that equal events are also equal in the ledger."""
     for name in names:
         object.__setattr__(event, name, float(getattr(event, name)))
 
@@ -267,18 +266,18 @@ def _require_distance(value: float) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SampledGaussianEvent:
-    """One Gaussian release of the messages of units that are sampled for this release only.
+    """One Gaussian release of the messages of units sampled for this release only.
 
-    Units are sampled uniformly, without replacement and in secret. The event is one round, whatever
-    its batch: the sensitivity covers all of it. The guarantee is replace-one of one unit's whole
-    data. It holds where a unit's message depends on its own data and on earlier releases only, and
-    not on who was sampled before.
+    Units are sampled uniformly, without replacement and in secret. The event is one round: the
+    sensitivity covers its whole batch. The guarantee is replace-one of one unit's whole data. It
+    holds if a unit's message depends only on its own data and on earlier releases, and not on which
+    units were sampled before.
 
     Attributes:
-        gaussian: The release with the sample known. Its `squared_sensitivity` is the squared L2
+        gaussian: The release if the sample were known. Its `squared_sensitivity` is the squared L2
             distance of the sum of the sampled units' messages when one of them is replaced by any
-            other message, of the same unit or of another (for messages of norm at most C in each
-            of B rows: 4 C^2 B). Its `total_variation` also covers how far the sampling is from a
+            other message, of the same unit or of another (for messages of norm at most C in each of
+            B rows: 4 C^2 B). Its `total_variation` also covers the distance of the sampling from a
             uniform one.
         population: Units that are sampled from, K.
         sample_size: Units of one round, m.
@@ -303,16 +302,16 @@ class SampledGaussianEvent:
 
     @property
     def total_variation(self) -> float:
-        """Distance between the law that is sampled and the ideal one."""
+        """Distance between the sampled distribution and the ideal one."""
         return self.gaussian.total_variation
 
     @property
     def rate(self) -> float:
-        """The chance of one unit to be sampled, m / K."""
+        """The probability that a unit is sampled, m / K."""
         return self.sample_size / self.population
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {**self.gaussian.statement(), "mechanism": self.mechanism,
                 "population": self.population, "drawn": self.sample_size}
 
@@ -321,17 +320,17 @@ class SampledGaussianEvent:
 class PoissonGaussianEvent:
     """One Gaussian release of the sum of the messages of Poisson-sampled units.
 
-    Units are sampled independently of each other, each with the chance `rate`, in secret and
-    afresh; a unit that is not sampled counts 0. Each message is an integer vector, a function of
-    the unit's own data and of earlier releases only. `pld.gaussian_loss` has the dominating pairs
-    of laws, and the proofs.
+    Units are sampled independently of each other, each with probability `rate`, in secret and anew;
+    a unit that is not sampled contributes 0. Each message is an integer vector, a function of the
+    unit's own data and of earlier releases only. `pld.gaussian_loss` has the dominating pairs of
+    distributions, and the proofs.
 
     Attributes:
-        gaussian: The release of one message against the message 0, the sample being known: its
-            `squared_sensitivity` is the squared L2 norm that no message exceeds. Its
-            `total_variation` also covers the chance that a round departs from such sampling in any
-            other way (a sample that exceeds the batch's capacity and is cut).
-        rate: The chance, 0 to 1.
+        gaussian: The release of one message against the message 0 if the sample were known: its
+            `squared_sensitivity` is the largest squared L2 norm of a message. Its `total_variation`
+            also covers the probability that a round departs from such sampling in another way (a
+            sample that exceeds the batch's capacity and is truncated).
+        rate: The probability, 0 to 1.
         relation: "replace-one" (a unit's data are replaced, the number of units is public) or
             "zero-out" (a unit's message becomes 0).
         mechanism: Name of the mechanism in a privacy statement.
@@ -356,12 +355,12 @@ class PoissonGaussianEvent:
 
     @property
     def total_variation(self) -> float:
-        """Distance between the law that is sampled and the ideal one."""
+        """Distance between the sampled distribution and the ideal one."""
         return self.gaussian.total_variation
 
     @property
     def squared_norm(self) -> int:
-        """Squared L2 norm that no message exceeds, in squared grid units."""
+        """Largest squared L2 norm of a message, in squared grid units."""
         return self.gaussian.squared_sensitivity
 
     @property
@@ -370,13 +369,13 @@ class PoissonGaussianEvent:
         return self.gaussian.sensitivity * (2 if self.relation == Relation.REPLACE_ONE else 1)
 
     def statement(self) -> Json:
-        """Returns what a privacy statement says about the event."""
+        """Returns the text of the event in a privacy statement."""
         return {"mechanism": self.mechanism, "sigma": self.gaussian.sigma,
                 "sensitivity": self.sensitivity, "rate": self.rate}
 
 
 def _hold_gaussian(event: SampledGaussianEvent | PoissonGaussianEvent) -> None:
-    """Requires a Gaussian event and takes its name away: a ledger has one name for both."""
+    """Requires a Gaussian event and removes its name: a ledger has one name for both."""
     if not isinstance(event.gaussian, GaussianEvent):
         raise UserError(f"only a GaussianEvent can be sampled, got {event.gaussian!r}")
     unnamed = dataclasses.replace(event.gaussian, mechanism=GaussianEvent.mechanism)
@@ -407,13 +406,13 @@ def of_kind(kind: type[Kind], events: Events) -> tuple[tuple[Kind, int], ...]:
 
 
 def merge(events: Events) -> Events:
-    """Adds up the counts of equal events and leaves out those of count 0.
+    """Adds up the counts of equal events and drops those of count 0.
 
     Returns:
         One pair for each different event, in the order of first appearance.
 
     Raises:
-        UserError: A count that is no whole number >= 0, or an object that is no event.
+        UserError: A count that is not a whole number >= 0, or an object that is not an event.
     """
     counts: dict[Event, int] = {}
     for event, count in events:
@@ -429,10 +428,10 @@ def merge(events: Events) -> Events:
 def ideal_noise(events: Events) -> Events:
     """Returns the events as if their noise were ideal.
 
-    For comparison only: no run has such noise.
+    For comparisons only; no run has such noise.
 
     Returns:
-        The same pairs with every distance between sampled and ideal law set to 0.
+        The same pairs with every `total_variation` set to 0.
     """
     return tuple((_ideal(event), count) for event, count in events)
 
@@ -448,7 +447,7 @@ def _ideal(event: Event) -> Event:
 
 
 def to_json(events: Events) -> list[Json]:
-    """Returns the events as plain dicts, as ledgers and schema files hold them.
+    """Returns the events as plain dicts, for ledgers and schema files.
 
     Returns:
         One dict per different event: `kind`, `count` and the fields, without nesting.
@@ -473,12 +472,12 @@ def from_json(rows: list[Json]) -> Events:
     """Returns the events of dicts that `to_json` made.
 
     Args:
-        rows: Dicts as `to_json` returns them, read from a file.
+        rows: Dicts from `to_json`, read from a file.
 
     Raises:
         ValueError: A value that no event can have.
-        KeyError: A kind that is not known, or no kind or count.
-        TypeError: A field that the kind does not have, or one that is missing.
+        KeyError: An unknown kind, or no kind or count.
+        TypeError: A field that the kind does not have, or a missing one.
     """
     pairs = []
     for row in rows:

@@ -1,8 +1,8 @@
-"""The journal of spent runs: what this machine remembers of ledgers outside of run folders.
+"""The journal: a record of ledgers on this machine, outside of run folders.
 
-A run folder can be copied, or put back from a backup, and everything in it agrees with itself. So
-each run's ledger has a witness in a folder of its user's own, $DPGEN_STATE (default: dpgen_jax
-under $XDG_STATE_HOME or ~/.local/state; mode 0700):
+A run folder can be copied, or restored from a backup, and is still consistent. So each run's ledger
+has a witness in a folder of the user, $DPGEN_STATE (default: dpgen_jax under $XDG_STATE_HOME or
+~/.local/state; mode 0700):
 
   key              32 random bytes in hex, by which records are recognised; it stays here
   runs/RUN.jsonl   a line that names the run, then one for each ledger line on which something was
@@ -11,12 +11,12 @@ under $XDG_STATE_HOME or ~/.local/state; mode 0700):
                    ledger, and one such line
   lock             held by a run that starts, from looking at the other runs to its own first line
 
-A line is written after the ledger's own and before noise is sampled, so a ledger that lacks the
-journal's last line is an older state, or a copy whose other copy went on. A folder that was moved,
-or one from another machine, can be resumed. The journal is not part of the proof of a run's
-epsilon, and the owner of the machine can delete it: it is there against mistakes. So where the
-folder cannot be made or written, as in a home that is read-only, a run prints one line and goes on
-without a journal. But a total over several runs is refused then, and once a run has begun with a
+A line is written after the ledger's line and before noise is sampled. So a ledger that lacks the
+journal's last line is an older state, or a copy whose other copy was continued. A folder that was
+moved, or comes from another machine, can be resumed. The journal is not part of the proof of a
+run's epsilon, and the owner of the machine can delete it: it protects against mistakes. If the
+folder cannot be created or written, for example in a read-only home, a run prints one line and
+continues without a journal. A total over several runs is then refused. Once a run has begun with a
 journal, no noise is sampled before the journal has a line for it.
 """
 
@@ -41,9 +41,9 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.files import BINARY, Json, sync
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""the errors of a disk without room, for all or for this user"""
+"""the errors of a full disk or an exhausted quota"""
 END = 2**15
-"""bytes at the start and the end of a run's file that are looked at: several of its lines"""
+"""bytes that are read at the start and the end of a run's file: several lines"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,22 +53,22 @@ class Run:
     Attributes:
         run: Its id, 32 hex digits.
         records: The keyed fingerprint of its records.
-        guarantee: False where the noise was seeded or the budget infinite, at any of its starts.
+        guarantee: False if the noise was seeded or the budget infinite at any of its starts.
         unit: "record", "client" or "subject".
         relation: The neighbouring relation.
         delta: The delta of its claim.
-        head: The hash of the ledger's last line that is known.
+        head: The hash of the last recorded line of the ledger.
         lines: The number of that line.
-        spent: The epsilon that is charged so far.
+        spent: The epsilon charged so far.
         target: The epsilon that it claims, and may yet spend.
-        folder: Where it was last seen.
-        in_use: Whether a process goes on with it now, or may have spent more than is known.
-        subjects: Of subjects, the keyed fingerprint of which records belong together.
-        rows_per_unit: Of subjects, the most rows of one that are kept.
-        content: The keyed digest of the file or folder that the records were read from; nothing
-            where it is not known.
-        purchase: Whether it is a purchase without a run: entries of a schema. A run that charges it
-            has it in its own budget.
+        folder: Its last known place.
+        in_use: Whether a process continues it now, or may have spent more than is recorded.
+        subjects: If subjects are protected, the keyed fingerprint of which records belong together.
+        rows_per_unit: If subjects are protected, the most rows of one that are kept.
+        content: The keyed digest of the file or folder that the records were read from; empty if
+            unknown.
+        purchase: Whether it is a purchase of schema entries without a run. A run that charges it
+            includes it in its budget.
     """
 
     run: str
@@ -93,10 +93,10 @@ class Entry(Witness):
     """The witness of one run: open and locked from `accept` to `close`."""
 
     def __init__(self, path: Path, about: Json, folder: Path):
-        """Names the run's file; nothing is opened yet.
+        """Opens nothing yet.
 
         Args:
-            path: The file of the run in the journal.
+            path: The run's file in the journal.
             about: The first line of a new file.
         """
         self._path, self._about, self._folder = path, about, folder
@@ -112,8 +112,8 @@ class Entry(Witness):
             ledger: The ledger, locked and verified.
 
         Raises:
-            UserError: The ledger lacks the journal's last line, what was bought for the run was
-                bought of other data, another process goes on with the run, or the file is damaged.
+            UserError: The ledger lacks the journal's last line, a purchase for the run was made
+                from other data, another process continues the run, or the file is damaged.
         """
         known = self._opened()
         if known is None:
@@ -152,7 +152,7 @@ class Entry(Witness):
         """Writes the hash of the ledger's last line, the epsilon spent and the target.
 
         Raises:
-            UserError: The file cannot be written; then nothing may be sampled.
+            UserError: The file cannot be written; nothing may be sampled then.
         """
         self._write(ledger.header, {"head": ledger.head, "lines": ledger.n_lines,
                                     "spent": str(ledger.epsilon()), "target": str(ledger.claim())})
@@ -161,10 +161,10 @@ class Entry(Witness):
         """Writes a purchase that has no ledger, and closes the file.
 
         Args:
-            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            terms: Unit, relation and delta of its promise, as in the header of a ledger.
 
         Raises:
-            UserError: The file cannot be written; then nothing may be sampled.
+            UserError: The file cannot be written; nothing may be sampled then.
         """
         try:
             self._opened()
@@ -175,7 +175,7 @@ class Entry(Witness):
             self.close()
 
     def _write(self, terms: Record, state: Record) -> None:
-        """Adds a line of the state, below one that names the run where there is none."""
+        """Appends the state, after a first line that names the run."""
         of_subjects = {name: terms[name] for name in ("unit_column", "rows_per_unit")
                        if name in terms}
         rows = [] if self._size else [self._about | of_subjects | {
@@ -206,14 +206,14 @@ class Entry(Witness):
         self._end = self._size
 
     def _in_place(self) -> bool:
-        """Whether the open file is the one that others find by its name."""
+        """Whether the open file is still the one at its path."""
         try:
             return os.path.samestat(os.fstat(self._fd), self._path.stat())
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
-        """Closes the file and gives up its lock; a second call does nothing."""
+        """Closes the file and releases its lock; a second call does nothing."""
         if self._fd >= 0:
             ledger.give_up_lock(self._holder, self._fd)
             os.close(self._fd)
@@ -232,7 +232,7 @@ def read_run(path: Path) -> Run | None:
     """The run of a file in the journal.
 
     Returns:
-        The run; None where a crash tore the file as it was made.
+        The run; None if a crash tore the file while it was created.
 
     Raises:
         UserError: The file is damaged.
@@ -255,9 +255,9 @@ def read_run(path: Path) -> Run | None:
 def _ends(path: Path) -> tuple[Run | None, int, str]:
     """Reads the start and the end of a run's file.
 
-    Returns the run, or None where a crash tore the file as it was made; the bytes of its whole
-    lines; the hash of the last. The run goes on from there if a torn line follows: a crash tore it
-    before anything was sampled on it, and the ledger has lines of its own.
+    Returns the run, or None if a crash tore the file while it was created; the bytes of its whole
+    lines; the hash of the last. If a torn line follows, the run continues from there: a crash tore
+    the line before anything was sampled on it, and the ledger has its own lines.
     """
     size = files.require_regular(path).st_size
     with path.open("rb") as file:
@@ -292,18 +292,17 @@ def place() -> Path:
 
 
 class Journal:
-    """The journal in a folder, which is made if need be.
+    """The journal in a folder, which is created if needed.
 
     Attributes:
-        folder: The folder.
-        key: 32 random bytes by which records are recognised.
+        key: 32 random bytes that key the fingerprints of records.
     """
 
     def __init__(self, folder: Path):
         """Opens the journal.
 
         Args:
-            folder: The folder, made with mode 0700 where it is missing.
+            folder: Created with mode 0700 if missing.
 
         Raises:
             Unusable: It cannot be written.
@@ -373,8 +372,8 @@ class Journal:
         """The witness of one run.
 
         Args:
-            records: The keyed fingerprint of its records; nothing while they are not read yet.
-            subjects: The keyed fingerprint of which records belong together, where subjects are
+            records: The keyed fingerprint of its records; empty before they are read.
+            subjects: The keyed fingerprint of which records belong together, if subjects are
                 protected.
             content: The keyed digest of the file or folder that they are read from.
         """
@@ -386,14 +385,14 @@ class Journal:
         return Entry(self._runs / f"{run}.jsonl", about, folder.absolute())
 
     def on(self, records: str, content: str = "") -> list[Run]:
-        """The runs on records of one fingerprint, or that were read from the same content.
+        """The runs on records with this fingerprint, or read from the same content.
 
         Args:
-            records: The fingerprint; nothing while they are not read yet.
+            records: The fingerprint; empty before they are read.
             content: The keyed digest of the file or folder that they are read from, if known.
 
         Returns:
-            The runs, in the order of their ids.
+            The runs, ordered by id.
 
         Raises:
             UserError: A damaged file.

@@ -1,12 +1,12 @@
 """The ledger: an append-only file of every privacy event of a run, and the only source of epsilon.
 
 A charge comes before its release. A block of rounds is reserved, on disk, before its noise is
-sampled; what really happened settles the reservation afterwards. Whatever the moment of a crash,
-the file counts at least what was released.
+sampled; afterwards the actual cost settles the reservation. Whenever a crash happens, the file
+counts at least what was released.
 
-The lines are canonical JSON in a hash chain. A line holds its record; `prev`, the hash of the line
-before (64 zeros for the first); and `hash`, SHA-256 over prev and the canonical JSON of the record
-(sorted keys, no spaces, ASCII). The kinds of records:
+The lines are canonical JSON in a hash chain. A line contains its record; `prev`, the hash of the
+line before (64 zeros for the first); and `hash`, SHA-256 over prev and the canonical JSON of the
+record (sorted keys, no spaces, ASCII). The kinds of records:
 
   header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
   open     incarnation: the run was resumed; reservations left open before stay charged in full;
@@ -18,14 +18,14 @@ before (64 zeros for the first); and `hash`, SHA-256 over prev and the canonical
   torn     raw (base64), steps, events: a crash cut the last line; its bytes, and its charge
 
 The file grows by whole lines and can be read without a lock. One process writes it under an
-exclusive lock, which ends with that process, however it ends. A lock belongs to one opening of the
-file: a second opening is refused in the same process, in another thread and in another process
-alike. A forked child shares its parent's lock.
+exclusive lock, which is released however that process ends. A lock belongs to one opening of the
+file: a second opening is refused, in the same process, another thread or another process. A forked
+child shares its parent's lock.
 
-The chain shows accidents and careless edits. It cannot show a rollback: a ledger that was copied,
-cut at the end of a line or replaced by an older copy of the whole file is still a sound chain. A
-`Witness`, an outside record of the ledger's lines, detects that. It checks the ledger before a run
-goes on, and records the last line before noise is sampled.
+The chain detects accidents and careless edits. It cannot detect a rollback: a ledger that was
+copied, cut at the end of a line or replaced by an older copy is still a valid chain. A `Witness`,
+an outside record of the ledger's lines, detects that. It checks the ledger before a run continues,
+and records the last line before noise is sampled.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ Record = dict[str, Any]
 
 
 class Account:
-    """Running totals over the records of a ledger; `apply` costs the same at any length.
+    """Running totals over the records of a ledger; `apply` takes constant time.
 
     Attributes:
         header: The header, with epsilon as a float.
-        target: The epsilon that may be spent now.
+        target: The epsilon that may be spent.
         incarnation: How often the run was resumed.
-        processes: How many processes made the run, at the start that had most.
-        steps: Rounds that are charged.
+        processes: The largest number of processes at any start of the run.
+        steps: Charged rounds.
         next_id: The id of the next reservation.
         counts: Charged events and their counts.
-        pending: Reservations that are open: id to (rounds, events).
+        pending: Open reservations: id to (rounds, events).
         longest: Rounds of the longest reservation so far.
-        largest: Of each event the largest count of any reservation so far.
+        largest: For each event, its largest count in any reservation so far.
         recovering: Whether the last record is a torn line.
-        meaning: The hash of the configuration: the header's, or the one that was declared after
-            purchases; empty until then.
+        meaning: The hash of the configuration: from the header, or declared after purchases; empty
+            until then.
     """
 
     def __init__(self) -> None:
@@ -88,14 +88,14 @@ class Account:
         self.meaning = ""
 
     def after(self, record: Record) -> Account:
-        """Returns a copy with one more record, which raises as `apply`."""
+        """Returns a copy with one more record; raises as `apply` does."""
         account = copy.copy(self)
         account.counts, account.pending = dict(self.counts), dict(self.pending)
         account.apply(record)
         return account
 
     def spent(self) -> Events:
-        """Settled blocks as settled, all others in full, equal events added up."""
+        """Charged events, merged: settled blocks as settled, all others in full."""
         return merge(tuple(self.counts.items()))
 
     def epsilon(self) -> float:
@@ -103,9 +103,9 @@ class Account:
         return composition.epsilon_of(self.spent(), self.header["delta"])
 
     def claim(self) -> float:
-        """The epsilon to state: the target, or what is charged where that is more.
+        """The epsilon to state: the target, or what is charged if that is more.
 
-        It may be more where a torn line was charged.
+        It can be more if a torn line was charged.
         """
         return max(self.target, self.epsilon())
 
@@ -113,7 +113,7 @@ class Account:
         """Adds one record to the totals.
 
         Raises:
-            ValueError: It cannot come next; also KeyError and TypeError for a malformed one.
+            ValueError: The record cannot come next; also KeyError and TypeError if it is malformed.
         """
         kind = record["kind"]
         if (kind == "header") == bool(self.header):
@@ -194,8 +194,8 @@ def whole(value: Any, least: int) -> int:
     """Checks a number of rounds.
 
     Raises:
-        ValueError: It is smaller, or a bool.
-        TypeError: It is no whole number.
+        ValueError: It is below the minimum, or a bool.
+        TypeError: It is not a whole number.
     """
     if isinstance(value, bool) or operator.index(value) < least:
         raise ValueError(f"steps must be a whole number, at least {least}, got {value!r}")
@@ -203,10 +203,10 @@ def whole(value: Any, least: int) -> int:
 
 
 def larger_counts(one: Events, other: Events) -> Events:
-    """Takes the larger count of each event, which costs no less than either argument.
+    """Takes the larger count of each event; this costs at least as much as either argument.
 
     Returns:
-        One pair for each event of either.
+        One pair for each event in either argument.
     """
     counts = dict(one)
     for event, count in other:
@@ -222,7 +222,7 @@ _EVENTS_FIRST = b'{"events":'
 
 
 def canonical_json(value: object) -> str:
-    """The one spelling of a value in strict JSON.
+    """The canonical spelling of a value in strict JSON.
 
     Returns:
         The text: sorted keys, no spaces, ASCII.
@@ -235,13 +235,13 @@ def canonical_json(value: object) -> str:
 
 
 def chained_line(previous: str, record: Record) -> tuple[bytes, str]:
-    """The line of a record that follows another line.
+    """The line of a record after the line with hash `prev`.
 
     Args:
         record: Plain JSON values, without the names `prev` and `hash`.
 
     Raises:
-        ValueError: A record that uses those names, or holds NaN.
+        ValueError: A record that uses those names, or contains NaN.
     """
     if {"prev", "hash"} & record.keys():
         raise ValueError("the names prev and hash are the chain's own")
@@ -258,8 +258,7 @@ def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
     """The inverse of `chained_line`.
 
     Raises:
-        ValueError: The line is not, to the byte, the one that `chained_line` writes; also another
-            error of DAMAGE.
+        ValueError: The line differs from what `chained_line` writes; also another error of DAMAGE.
     """
     record = json.loads(text)
     record.pop("hash")
@@ -278,7 +277,7 @@ def no_resume(path: Path, why: str) -> UserError:
 def replay_lines(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Account]:
     """Reads all lines of a ledger.
 
-    A last line that lacks nothing but its newline is whole, as its hash proves.
+    A last line that lacks only its newline is complete, as its hash proves.
 
     Returns:
         Records, their hashes, the torn last line (empty if there is none), and the totals.
@@ -309,17 +308,18 @@ def replay_lines(path: Path, data: bytes) -> tuple[list[Record], list[str], byte
 def torn_line(tail: bytes, account: Account) -> Record:
     """The record that charges a torn line.
 
-    A crash needs no charge at all, whatever line it tore: who appends waits until the line is on
-    disk, so nothing was sampled on a torn reserve or charge; a torn settle leaves its reservation
-    charged in full; a torn extend leaves the target; a torn open leaves the state of the run before
-    it; a torn `torn` is longer than the bytes it replaces, and is read as a torn line again.
+    A crash requires no charge, whatever line it tore. The writer waits until a line is on disk, so
+    nothing was sampled on a torn reserve or charge; a torn settle leaves its reservation charged in
+    full; a torn extend leaves the target; a torn open leaves the earlier state of the run; a torn
+    `torn` is longer than the bytes it replaces, and is read as a torn line again.
 
-    What is charged nevertheless is for a last line that was whole and was acted on, and that a disk
-    or a hand cut later. Only a reserve or a charge allows anything, and only where one may follow
-    is one charged: of each event as many as any reservation had so far, or as the line itself
-    names, if that can still be read (sorted keys put its events first). A run settles a reservation
-    before it reserves or charges again, so while one is open the line is its settlement; and after
-    a `torn` comes an open. To charge there would count one release twice.
+    The charge is for a last line that was complete and acted on, and was cut later by a disk or by
+    hand. Only a reserve or a charge allows a release, so the line is charged only if one of them
+    may come next. The charge is the largest count of each event in any reservation so far, or the
+    line's events if they can still be read (sorted keys put them first). A run settles a
+    reservation before it reserves or charges again, so while one is open the torn line is its
+    settlement; and after a `torn` comes an open. A charge in these cases would count one release
+    twice.
     """
     steps, events = account.longest, account.largest
     if account.pending or account.recovering:
@@ -342,22 +342,22 @@ def _brief(error: BaseException) -> str:
 
 
 BESIDE = WINDOWS
-"""Other processes cannot read a file that is locked on Windows, so NAME.lock is locked instead."""
+"""On Windows other processes cannot read a locked file, so NAME.lock is locked instead."""
 
 
 def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
     """Locks a file, or fails at once.
 
     Args:
-        descriptor: Open on it; the caller's, before and after.
-        create: Whether a separate lock file may be made, on systems that need one.
+        descriptor: An open descriptor of the file, which the caller keeps.
+        create: Whether a separate lock file may be created, on systems that need one.
 
     Returns:
-        The descriptor that holds the lock until it is closed: the one that was given, or another.
+        The descriptor that holds the lock until it is closed: the argument, or another one.
 
     Raises:
         BlockingIOError: It is locked.
-        OSError: Its file system has no locks; or there is no lock file, and none may be made.
+        OSError: Its file system has no locks; or there is no lock file, and none may be created.
     """
     holder = descriptor
     if BESIDE:
@@ -373,7 +373,7 @@ def hold_lock(path: Path, descriptor: int, create: bool = True) -> int:
 
 
 def give_up_lock(holder: int, descriptor: int) -> None:
-    """Closes what `hold_lock` opened; a lock of the file itself ends where its owner closes it.
+    """Closes what `hold_lock` opened; closing the file releases a lock on the file itself.
 
     Args:
         holder: The descriptor that `hold_lock` returned.
@@ -389,10 +389,10 @@ def open_ledger(path: Path, flags: int) -> int:
     """Opens the file of a ledger, with access for its owner only.
 
     Args:
-        flags: Of `os.open`; with O_CREAT the file is made, with mode 0600.
+        flags: Flags of `os.open`; O_CREAT creates the file with mode 0600.
 
     Raises:
-        UserError: The file cannot be made or opened, or `require_ledger` refuses it.
+        UserError: The file cannot be created or opened, or `require_ledger` refuses it.
     """
     if not flags & os.O_CREAT:
         require_ledger(path)
@@ -407,12 +407,12 @@ def open_ledger(path: Path, flags: int) -> int:
 
 
 def require_ledger(path: Path) -> None:
-    """Refuses a file that is no ledger, without reading it.
+    """Refuses a path that cannot be a ledger, without reading it.
 
-    A pipe or a device may never end.
+    A pipe or a device might never end.
 
     Raises:
-        UserError: It is missing, no regular file, or larger than any ledger.
+        UserError: It is missing, not a regular file, or larger than any ledger.
     """
     try:
         size = files.require_regular(path).st_size
@@ -434,13 +434,13 @@ def read_ledger(path: Path) -> bytes:
 
 
 def write_at(descriptor: int, data: bytes, place: int) -> None:
-    """Writes all of the data at one position of a file.
+    """Writes all data at a position of a file.
 
     Args:
-        place: The first byte that is written.
+        place: The position of the first byte.
 
     Raises:
-        OSError: It failed; some of the data may then be there.
+        OSError: It failed; some of the data may have been written.
     """
     written = 0
     while written < len(data):
@@ -455,9 +455,8 @@ class AppendOnlyFile:
     """An open file to which whole lines are appended, each on disk before the next.
 
     Attributes:
-        path: The file.
-        size: Bytes of the lines that count.
-        tail: A torn line after them; the next line is written over it.
+        size: Bytes of the valid lines.
+        tail: A torn line after them, which the next line overwrites.
     """
 
     def __init__(self, path: Path, descriptor: int):
@@ -472,7 +471,7 @@ class AppendOnlyFile:
         """Locks the file for this process.
 
         Raises:
-            UserError: Another process has it, or the file system has no locks.
+            UserError: Another process has locked it, or the file system has no locks.
         """
         try:
             self._holder = hold_lock(self.path, self._fd)
@@ -485,8 +484,9 @@ class AppendOnlyFile:
     def append(self, line: bytes) -> None:
         """Writes a line and flushes it to the disk, over a torn tail if there is one.
 
-        It is all of the line or, by cutting the file back, nothing. No further line is taken until
-        `accept`: an interrupt in between would leave the file and its owner's totals apart.
+        Either the whole line is written, or the file is truncated back. No further line is accepted
+        before `accept`, since an interrupt in between would leave the file and the owner's totals
+        inconsistent.
 
         Raises:
             UserError: The file cannot be written.
@@ -504,7 +504,7 @@ class AppendOnlyFile:
         self.size += len(line)
 
     def accept(self) -> None:
-        """Ends an append: the owner's totals are those of the file again."""
+        """Ends an append: the owner's totals match the file again."""
         self.tail, self._broken = b"", ""
 
     def _cut_back(self) -> None:
@@ -518,11 +518,11 @@ class AppendOnlyFile:
             self._broken = ""
 
     def require_sound(self) -> None:
-        """Refuses to append where this object and the file may no longer agree.
+        """Refuses to append if this object and the file may differ.
 
         Raises:
-            UserError: It is closed, deleted, written by something else, inherited by a forked
-                process, or an append was interrupted.
+            UserError: The file is closed, deleted, changed by something else or inherited by a
+                forked process, or an append was interrupted.
         """
         broken = self._broken
         if not broken:
@@ -538,11 +538,11 @@ class AppendOnlyFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether `close` was not called yet."""
+        """Whether `close` has not been called."""
         return self._fd >= 0
 
     def close(self) -> None:
-        """Closes the file and gives up the lock; a second call does nothing."""
+        """Closes the file and releases the lock; a second call does nothing."""
         if self.is_open:
             give_up_lock(self._holder, self._fd)
             os.close(self._fd)
@@ -559,37 +559,37 @@ class Witness:
             ledger: Locked and verified.
 
         Raises:
-            UserError: The ledger's file lacks lines that the witness knows of.
+            UserError: The ledger lacks lines that the witness recorded.
         """
 
     def record(self, ledger: Ledger) -> None:
-        """Takes note of the ledger's last line before anything is sampled on it.
+        """Records the ledger's last line before anything is sampled on it.
 
-        What is noted is on disk when this returns.
+        The record is on disk when this returns.
 
         Args:
-            ledger: Its last line allows a release.
+            ledger: A ledger whose last line allows a release.
 
         Raises:
-            UserError: It cannot be noted; then nothing may be sampled.
+            UserError: It cannot be recorded; nothing may be sampled then.
         """
 
     def bought(self, terms: Record, epsilon: float) -> None:
-        """Takes note of a purchase without a ledger, before anything is sampled for it.
+        """Records a purchase without a ledger, before anything is sampled for it.
 
         Args:
-            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            terms: Unit, relation and delta of its promise, as in the header of a ledger.
 
         Raises:
-            UserError: It cannot be noted; then nothing may be sampled.
+            UserError: It cannot be recorded; nothing may be sampled then.
         """
 
     def close(self) -> None:
-        """Called once, when the ledger is closed, also where `accept` was never called."""
+        """Called once, when the ledger is closed, even if `accept` was never called."""
 
 
 def read(path: str | os.PathLike[str]) -> list[Record]:
-    """Reads the records of a ledger, without lock or change.
+    """Reads the records of a ledger without locking or changing it.
 
     Returns:
         The records. If the last line is torn, the last record is the one that `Ledger.open` would
@@ -604,15 +604,15 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
 
 
 def begun(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a ledger with a whole header.
+    """Whether there is a ledger with a complete header.
 
-    A file that a crash tore while it was made never allowed anything.
+    A file that a crash tore while it was created never allowed a release.
 
     Args:
         path: The file, which need not exist.
 
     Raises:
-        UserError: Something that is no regular file.
+        UserError: The path is not a regular file.
     """
     path = Path(path)
     if not path.exists():
@@ -625,7 +625,7 @@ def begun(path: str | os.PathLike[str]) -> bool:
 
 
 def undeclared(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a ledger with purchases and without a configuration so far.
+    """Whether there is a ledger with purchases but without a configuration so far.
 
     Args:
         path: The file, which need not exist.
@@ -637,11 +637,11 @@ def undeclared(path: str | os.PathLike[str]) -> bool:
 
 
 def published(records: list[Record]) -> RenyiEvent | None:
-    """Returns the data-dependent bound that a run published on its own votes, if it did.
+    """Returns the data-dependent bound that a run published on its votes, if any.
 
     Args:
-        records: As `read` returns them. A bound that is charged before the first round is that of
-            an earlier run, whose release judges.
+        records: Records from `read`. A bound charged before the first round belongs to an earlier
+            run, whose release is the judge.
     """
     made = False
     for record in records:
@@ -654,14 +654,13 @@ def published(records: list[Record]) -> RenyiEvent | None:
 
 
 def claimed(path: str | os.PathLike[str], budget: float) -> float:
-    """Returns the epsilon that a run states if it goes on.
+    """Returns the epsilon that a run states if it continues.
 
     Args:
-        path: Its ledger, which need not exist.
-        budget: The epsilon of its budget.
+        path: The ledger, which need not exist.
 
     Returns:
-        The budget, or what the ledger claims, a torn last line charged, where that is more.
+        The budget, or the claim of the ledger with a torn last line charged, if that is more.
 
     Raises:
         UserError: As `read`.
@@ -670,7 +669,7 @@ def claimed(path: str | os.PathLike[str], budget: float) -> float:
 
 
 def account(records: list[Record]) -> Account:
-    """Adds up records that `read` returned.
+    """Adds up records from `read`.
 
     Returns:
         Their totals: `spent()`, `epsilon()`, `claim()`, `steps`, `header`, `target`.
@@ -685,7 +684,7 @@ NOBODY = Witness()
 
 
 class Ledger:
-    """An open ledger, locked for this process. Made by `create` or `open`; a context manager."""
+    """An open ledger, locked for this process; a context manager, made by `create` or `open`."""
 
     def __init__(self, path: Path, descriptor: int, witness: Witness):
         """For `create` and `open` only."""
@@ -698,7 +697,7 @@ class Ledger:
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Record, witness: Witness = NOBODY
                ) -> Ledger:
-        """Makes a new ledger (mode 0600), on disk when the call returns.
+        """Creates a ledger (mode 0600), which is on disk when the call returns.
 
         Args:
             path: The file, which must not exist.
@@ -706,7 +705,7 @@ class Ledger:
                 values.
 
         Raises:
-            UserError: The file exists or cannot be written, or the witness knows of lines.
+            UserError: The file exists or cannot be written, or the witness has recorded lines.
             ValueError: A bad header.
         """
         path = Path(path)
@@ -731,11 +730,11 @@ class Ledger:
              ) -> Ledger:
         """Resumes: verifies the chain, charges a torn last line and starts a new incarnation.
 
-        All of it is on disk when the call returns.
+        Everything is on disk when the call returns.
 
         Raises:
-            UserError: The file is missing, in use, not writable, or broken (naming the line), or
-                the witness knows of a later line; the file is then as it was.
+            UserError: The file is missing, in use, not writable, or broken (the message names the
+                line), or the witness recorded a later line. The file is then unchanged.
         """
         path = Path(path)
         ledger = cls(path, open_ledger(path, os.O_RDWR), witness)
@@ -763,7 +762,7 @@ class Ledger:
                       **chained_lines(processes)})
 
     def _recorded(self) -> Ledger:
-        """This ledger, once its witness has recorded the last line."""
+        """Returns this ledger after its witness has recorded the last line."""
         try:
             self._witness.record(self)
         except BaseException:
@@ -772,20 +771,19 @@ class Ledger:
         return self
 
     def reserve(self, events: Events, steps: int) -> int:
-        """Charges the worst case of a block of rounds, before anything is sampled.
+        """Charges the largest possible cost of a block of rounds, before anything is sampled.
 
         The record is on disk when this returns. If it raises, nothing may be sampled.
 
         Args:
-            events: The most that the block may cost. Rounds may cost nothing: in a rotation the
-                first cohorts of a cycle pay for all of it.
+            events: The largest cost of the block. It may be nothing: in a rotation the first
+                cohorts of a cycle pay for the whole cycle.
 
         Returns:
-            The id to settle the reservation with.
+            The id for `settle`.
 
         Raises:
-            BudgetExceeded: `target` at the header's delta would be exceeded, whatever the caller
-                computed.
+            BudgetExceeded: `target` at the header's delta would be exceeded.
             UserError: The file, or the witness's, cannot be written.
         """
         self._require_budget(events, f"{steps} more steps")
@@ -796,17 +794,17 @@ class Ledger:
         return reservation
 
     def settle(self, reservation: int, events: Events, steps: int) -> None:
-        """Replaces a reservation of this incarnation by what really happened.
+        """Replaces a reservation of this incarnation by its actual cost.
 
         Raises:
-            ValueError: That is more than was reserved, or the reservation is not open.
+            ValueError: The cost is more than was reserved, or the reservation is not open.
             UserError: The file cannot be written. The reservation then stays charged in full.
         """
         self._append({"kind": "settle", "id": reservation, "steps": whole(steps, 0),
                       "events": to_json(events)})
 
     def charge(self, events: Events) -> None:
-        """Charges one release that is not a round, such as a class histogram, for good.
+        """Charges one release that is not a round, such as a class histogram.
 
         On disk when this returns; if it raises, as `reserve` does, nothing may be sampled.
 
@@ -822,14 +820,14 @@ class Ledger:
         On disk when this returns. The header of such a ledger has an empty `config_hash`.
 
         Raises:
-            ValueError: It is known already, or rounds were charged.
+            ValueError: It is already known, or rounds were charged.
             UserError: The file cannot be written.
         """
         self._append({"kind": "declare", "config_hash": config_hash})
         self._witness.record(self)
 
     def extend(self, epsilon: float) -> None:
-        """Raises the target from here on: a finished run that goes on states a new, larger claim.
+        """Raises the target: a finished run that continues states a new, larger claim.
 
         On disk when this returns.
 
@@ -850,7 +848,7 @@ class Ledger:
                                  f"no {purpose}: that would need epsilon {at_most(needed)}")
 
     def spent(self) -> Events:
-        """All that is charged: settled blocks as settled, all others in full, merged."""
+        """All charged events, merged: settled blocks as settled, all others in full."""
         return self._account.spent()
 
     def epsilon(self) -> float:
@@ -858,17 +856,17 @@ class Ledger:
         return self._account.epsilon()
 
     def claim(self) -> float:
-        """The epsilon to state: `target`, or `epsilon` where a torn line made that more."""
+        """The epsilon to state: `target`, or `epsilon` if a torn line made it larger."""
         return self._account.claim()
 
     @property
     def header(self) -> Record:
-        """A copy of the header, with epsilon as a float: the first target."""
+        """A copy of the header, with epsilon (the first target) as a float."""
         return {name: value for name, value in self._account.header.items() if name != "kind"}
 
     @property
     def target(self) -> float:
-        """The epsilon that may be spent: the header's, or that of the last extension."""
+        """The epsilon that may be spent, from the header or the last extension."""
         return self._account.target
 
     @property
@@ -878,17 +876,17 @@ class Ledger:
 
     @property
     def incarnation(self) -> int:
-        """0 in the run that created the file, one more at each resume."""
+        """0 in the run that created the file, plus one at each resume."""
         return self._account.incarnation
 
     @property
     def processes(self) -> int:
-        """How many processes made the run, at the start that had most."""
+        """The largest number of processes at any start of the run."""
         return self._account.processes
 
     @property
     def steps_charged(self) -> int:
-        """Rounds of `spent`: at least as many as were ever begun."""
+        """Rounds in `spent`; at least as many as were ever begun."""
         return self._account.steps
 
     @property
@@ -902,12 +900,12 @@ class Ledger:
         return len(self._hashes)
 
     def contains(self, head: str, n_lines: int) -> bool:
-        """Whether the first `n_lines` lines are those that once ended in the hash `head`."""
+        """Whether line `n_lines` has the hash `head`."""
         return (isinstance(n_lines, int) and 0 < n_lines <= self.n_lines
                 and self._hashes[n_lines - 1] == head)
 
     def close(self) -> None:
-        """Closes the file and gives up the lock; a second call does nothing."""
+        """Closes the file and releases the lock; a second call does nothing."""
         if self._file.is_open:
             self._witness.close()
             self._file.close()
@@ -919,7 +917,7 @@ class Ledger:
         self.close()
 
     def _append(self, record: Record) -> None:
-        """One record: checked, then on disk, then in the totals."""
+        """Checks a record, writes it to the disk, then adds it to the totals."""
         self._file.require_sound()
         line, digest = chained_line(self.head if self._hashes else CHAIN_START, record)
         account = self._account.after(record)

@@ -1,12 +1,12 @@
 """Data-dependent Renyi differential privacy of votes: GNMax, majorities and TopAgg.
 
-Every bound here depends on teachers' votes, so it is as private as they are: it decides nothing and
-is not an epsilon. Only a cost of Confident-GNMax may be published, and only through
+Every bound here depends on teachers' votes, so it is as private as they are: nothing may depend on
+it, and it is not an epsilon. Only a cost of Confident-GNMax may be published, and only through
 `smooth_sensitivity`.
 
 Shapes: Q queries, m classes, A orders; for TopAgg Q rows of sums (one for each queried fake) and D
 entries. Votes are whole numbers; noise and thresholds are in votes; orders are above 1. All
-logarithms are natural. What is out of range is refused with a UserError.
+logarithms are natural. Arguments out of range raise a UserError.
 
 GNMax and Confident-GNMax. Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson,
 "Scalable Private Learning with PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8
@@ -22,23 +22,23 @@ TopAgg: sums of top-k sign votes with noise, thresholded to signs. Source: Wang 
 CCS 2021 (arXiv 2103.11109), Algorithm 3, Theorems 4 and 5. Unit: one teacher. Neighbouring: one
 teacher changes all its votes in a row, at most k of +1 or -1 before and at most k after: L2
 sensitivity 2 sqrt(k) of a row of sums (Lemma 1). For the sums of the true data D, each bound holds
-for D_a(M(D) || M(D')) with every neighbour D', in that direction, if the thresholded signs are all
-that is released: never for the noisy sums.
+for D_a(M(D) || M(D')) with every neighbour D', in that direction, if only the thresholded signs are
+released: never for the noisy sums.
 
 Theorem 5 of DataLens is wrong as printed, in two of its three factors (the last line of its proof
 drops the sign of beta N). A sum f becomes -1 with probability Phi((-beta N - f) / sigma), where the
-paper has Phi((beta N - f) / sigma); and 0 with Phi((beta N - f) / sigma) -
-Phi((-beta N - f) / sigma), where it has erf((beta N - f) / (sqrt(2) sigma)), which is the same only
-for f = 0. For sums below zero both printed terms are too large, and q would be too small: no bound
-at all. `TopAgg.laws` has the right ones.
+paper has Phi((beta N - f) / sigma); and 0 with Phi((beta N - f) / sigma) - Phi((-beta N - f) /
+sigma), where it has erf((beta N - f) / (sqrt(2) sigma)), which is the same only for f = 0. For sums
+below zero both printed terms are too large, and q would be too small to be a bound. `TopAgg.laws`
+has the correct ones.
 
 Theorem 4 of DataLens leaves out a condition of its proof, q e^alpha2 < 1 (`likely_outcome`). With
-that condition the theorem applies only if the likeliest outcome of a row has a probability above
-1 - e^(-2 k / sigma^2). At all published settings the probability over the entries of an image is
+that condition the theorem applies only if the likeliest outcome of a row has a probability above 1
+- e^(-2 k / sigma^2). At all published settings the probability over the entries of an image is
 smaller, whatever the teachers vote (`TopAgg.most_log_peak`); in fewer dimensions, with little
 noise, the theorem can be the tighter bound. So the paper is right that the data-dependent bound is
-the looser one, but that is a property of this bound and not of the data: the laws of all outcomes
-are known, and the divergence that they give (`TopAgg.by_entries`) is never above the
+looser, but this is a property of the bound and not of the data: the distributions of all outcomes
+are known, and the divergence computed from them (`TopAgg.by_entries`) is never above the
 data-independent one.
 """
 
@@ -57,7 +57,7 @@ from dpgen_jax.accountant import composition
 from dpgen_jax.core.errors import UserError
 
 _CHUNK = 4096
-"""Distinct queries whose bounds are in memory at a time; the rest is a few numbers a query."""
+"""Number of distinct queries whose bounds are in memory at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +65,9 @@ class Rounding:
     """How rounding the noise to whole votes changes the probabilities of a vote.
 
     Attributes:
-        gap: Votes by which a lead must be reduced for the Gaussian tail to stay an upper bound.
-        threshold: From the threshold of the test to the one at which the noise, unrounded, answers.
+        gap: Votes by which a lead must be reduced so that the Gaussian tail is still an upper
+        bound. threshold: A function from the threshold of the test to the equivalent one for
+        unrounded noise.
     """
 
     gap: int
@@ -77,11 +78,12 @@ IDEAL = Rounding(0, float)
 """noise that is not rounded, as in the papers"""
 
 ROUNDED = Rounding(1, lambda threshold: math.ceil(threshold) - 0.5)
-"""noise that is rounded to whole votes: v + round(sigma Z), what this package draws
+"""noise that is rounded to whole votes: v + round(sigma Z), as this package draws it
 
-A gap g: round(X) - round(Y) >= g needs X - Y >= g - 1, whatever happens at a tie.
-A threshold t: v + round(sigma Z) >= t if and only if v + sigma Z >= ceil(t) - 1/2, for integer v,
-so the law of the answer is exact and nothing is lost."""
+A gap g: round(X) - round(Y) >= g needs X - Y >= g - 1, whatever happens at a tie. A threshold t: v
++ round(sigma Z) >= t if and only if v + sigma Z >= ceil(t) - 1/2, for integer v, so the
+distribution of the answer is exact.
+"""
 
 
 def checked(counts: ArrayLike, answered: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +113,7 @@ def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
     """Votes by which j* leads each other class, reduced for rounding.
 
     Returns:
-        Leads [Q, m - 1], not falling along the last axis.
+        Leads [Q, m - 1], ascending along the last axis.
     """
     ordered = np.sort(_votes(counts), axis=1)[:, ::-1]
     return ordered[:, :1] - ordered[:, 1:] - rounding.gap
@@ -119,9 +121,6 @@ def leads(counts: ArrayLike, rounding: Rounding) -> np.ndarray:
 
 def require_orders(orders: ArrayLike) -> np.ndarray:
     """Checks the orders of Renyi divergences, and returns them: floats [A].
-
-    Args:
-        orders: A number or numbers.
 
     Raises:
         UserError: Unless all are above 1, and there is at least one.
@@ -144,10 +143,10 @@ def require_positive(name: str, value: float) -> float:
 
 
 def total_over_queries(bound: Callable[[np.ndarray], np.ndarray], log_q: np.ndarray) -> np.ndarray:
-    """The sum of a bound over queries; equal q are computed once.
+    """The sum of a bound over queries, computed once for equal q.
 
     Args:
-        bound: From ln q [Q] to costs [Q, A].
+        bound: A function from ln q [Q] to costs [Q, A].
         log_q: ln q [Q].
     """
     values, times = np.unique(log_q, return_counts=True)
@@ -159,7 +158,7 @@ def total_over_queries(bound: Callable[[np.ndarray], np.ndarray], log_q: np.ndar
 
 
 def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The logarithm of an upper bound on q, the chance that GNMax releases another class than j*.
+    """Ln of an upper bound on q, the probability that GNMax releases a class other than j*.
 
     j* is the class of lowest index among those with most votes. q is at most the sum over j != j*
     of Phi_c((n_j* - n_j - gap) / (sqrt(2) sigma)) (Proposition 7), and at most 1 - 1/m.
@@ -167,11 +166,11 @@ def gnmax_log_q(counts: ArrayLike, sigma: float, rounding: Rounding = ROUNDED) -
     Proof of the cap, for integer noise and released ties that go to the lowest index. For j != j*
     take noise X with which j is released, and swap X_j and X_j*. Let Y be the noisy counts before.
     Now j* has n_j* + X_j >= Y_j, and j has n_j + X_j* <= Y_j*. If j* < j, then Y_j > Y_j*, so j*
-    beats j; and Y_j beat every other class from a higher index, so j* does. If j < j*, then
-    n_j* >= n_j + 1, so j* has at least Y_j + 1, which is above every Y_i (Y_j >= Y_i), and above
-    what j has. So the swap, which keeps the law of the noise, takes {j released} into
-    {j* released}: j* is the likeliest class, and its probability at least 1/m. With another rule
-    for ties, or another j*, the cap can fail; the sum never does. Unrounded noise has no ties.
+    beats j; and Y_j beat every other class from a higher index, so j* does. If j < j*, then n_j* >=
+    n_j + 1, so j* has at least Y_j + 1, which is above every Y_i (Y_j >= Y_i), and above what j
+    has. So the swap, which preserves the distribution of the noise, maps {j released} into {j*
+    released}: j* is the likeliest class, and its probability at least 1/m. With another rule for
+    ties, or another j*, the cap can fail; the sum never does. Unrounded noise has no ties.
 
     Returns:
         ln q [Q].
@@ -191,7 +190,7 @@ def gap_log_q(gaps: np.ndarray, sigma: float) -> np.ndarray:
 
 def threshold_log_q(largest: ArrayLike, threshold: float, sigma: float,
                     rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The logarithm of q of the threshold test: the chance of the less likely of its two outcomes.
+    """Ln q of the threshold test: q is the probability of the less likely of its two outcomes.
 
     It is exact; Proposition 10 applies with sqrt(2) sigma.
 
@@ -207,7 +206,7 @@ def threshold_log_q(largest: ArrayLike, threshold: float, sigma: float,
 
 
 def rdp_gaussian(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> np.ndarray:
-    """The Renyi divergence of one GNMax query, at most: RDP [Q, A].
+    """An upper bound on the Renyi divergence of one GNMax query: RDP [Q, A].
 
     It is the smaller one of a / sigma^2 (data-independent, Proposition 8) and, where it is valid,
     the bound of Theorem 6 at the orders of Proposition 10.
@@ -229,7 +228,7 @@ def data_dependent(log_q: np.ndarray, sigma: float, orders: np.ndarray) -> np.nd
         log_q: The logarithm of an upper bound on q [Q].
 
     Returns:
-        RDP [Q, A]; inf where the bound is not valid.
+        RDP [Q, A]; inf if the bound is not valid.
     """
     mu2 = sigma * np.sqrt(-log_q)[:, None]
     return likely_outcome(log_q, 1 / sigma**2, mu2 + 1, mu2, orders)
@@ -237,25 +236,25 @@ def data_dependent(log_q: np.ndarray, sigma: float, orders: np.ndarray) -> np.nd
 
 def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLike,
                    orders: np.ndarray) -> np.ndarray:
-    """Theorem 6 (Theorem 4 of DataLens): the divergence where one outcome is likely.
+    """Theorem 6 (Theorem 4 of DataLens): the divergence if one outcome is likely.
 
     The mechanism costs at most e1 = slope mu1 and e2 = slope mu2 at two orders, whatever the data,
-    and releases another outcome than the likely one with probability q. With
-    A = (1 - q) / (1 - (q e^e2)^(1 - 1/mu2)) and B = e^e1 q^(-1 / (mu1 - 1)), the bound is
-    ln[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1). It is written as log1p of
-    (1 - q)(A^(a-1) - 1) + q (B^(a-1) - 1), and A as 1 + (x - q) / (1 - x), where
-    ln(x / q) = (1 - 1/mu2) e2 - ln q / mu2: sums of positive terms, so no digit is lost however
-    small q. Valid are mu1 >= a, mu2 > 1, the limit on q of the theorem, and -ln q > e2, which the
-    theorem does not print and its proof needs: A is a ratio of probabilities, and would not be one.
+    and releases an outcome other than the likely one with probability q. With A = (1 - q) / (1 - (q
+    e^e2)^(1 - 1/mu2)) and B = e^e1 q^(-1 / (mu1 - 1)), the bound is ln[(1 - q) A^(a-1) + q B^(a-1)]
+    / (a - 1). It is written as log1p of (1 - q)(A^(a-1) - 1) + q (B^(a-1) - 1), and A as 1 + (x -
+    q) / (1 - x), where ln(x / q) = (1 - 1/mu2) e2 - ln q / mu2: sums of positive terms, so no digit
+    is lost however small q is. The conditions are mu1 >= a, mu2 > 1, the limit on q of the theorem,
+    and -ln q > e2. The theorem does not print the last one, but its proof needs it: otherwise A
+    would not be a ratio of probabilities.
 
     Args:
         log_q: The logarithm of an upper bound on q [Q].
-        slope: The divergence of order a of the mechanism is at most slope a.
+        slope: The divergence of order a of the mechanism is at most slope * a.
         mu1: Orders above 1, that broadcast to [Q, A].
         mu2: As mu1.
 
     Returns:
-        RDP [Q, A]; inf where the bound is not valid.
+        RDP [Q, A]; inf if the bound is not valid.
 
     Source:
         Papernot et al., ICLR 2018 (arXiv 1802.08908), Theorem 6; Wang et al., CCS 2021 (arXiv
@@ -277,7 +276,7 @@ def likely_outcome(log_q: np.ndarray, slope: float, mu1: ArrayLike, mu2: ArrayLi
 
 def gnmax_rdp(counts: ArrayLike, sigma: float, orders: ArrayLike,
               rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The sum of `rdp_gaussian` over queries that are all answered."""
+    """The sum of `rdp_gaussian` over answered queries."""
     log_q = gnmax_log_q(counts, sigma, rounding)
     return total_over_queries(lambda part: rdp_gaussian(part, sigma, orders), log_q)
 
@@ -288,12 +287,12 @@ def confident_gnmax_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float
     """Confident-GNMax: the threshold test of EVERY query, plus GNMax for each answered one.
 
     A query may depend on the answers before it, so this sum over the queries of one run is an
-    ex-post bound at each order, for the transcript at hand. It is no DP guarantee (see the module's
-    docstring).
+    ex-post bound at each order, for this transcript. It is not a DP guarantee (see the docstring of
+    the module).
 
     Args:
         answered: The released outcomes of the test, bool [Q] (not their expectation, which is
-            private and bounds nothing).
+            private and not a bound).
     """
     counts, answered = checked(counts, answered)
     tests = threshold_log_q(counts.max(axis=1), threshold, sigma1, rounding)
@@ -303,7 +302,7 @@ def confident_gnmax_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float
 
 
 def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
-    """The smallest epsilon that divergences give. It is as private, and means as much, as they.
+    """The smallest epsilon from divergences; as private as they are, and as little a guarantee.
 
     Args:
         rdp: Divergences [A].
@@ -323,26 +322,26 @@ def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:
 
 def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
                    orders: ArrayLike) -> np.ndarray:
-    """One test whether a count + noise >= needed, for every count 0..most: RDP [most + 1, A].
+    """The cost of testing count + noise >= needed, for each count 0..most: RDP [most + 1, A].
 
-    It is PATE-GAN's majority: counts of one label, needed: those of more than half of `most`
-    teachers.
+    PATE-GAN's majority is such a test: the count of one label, with `needed` more than half of
+    `most` teachers.
 
-    One teacher moves a count c to c - 1, c or c + 1 within 0..most, and both laws of the released
-    bit are known. So this is no bound but the largest D_a(M(D) || M(D')) over neighbours itself,
-    whichever the noise; PATE's l-th moment is l times it at a = l + 1. The bit is a function of the
-    noisy count, so it never exceeds the data-independent cost of that. Nor does it exceed what the
-    theorem says (PATE, Theorem 3; PATE-GAN, Theorem 2), which asks for two things: each query is
-    (epsilon, 0)-private, and q bounds the chance of another outcome than the likeliest. ONE Laplace
-    noise on ONE count that moves by 1 gives epsilon = 1 / scale, and q is the smaller chance; but q
-    is all that it knows of the law. Both ways need that the bit is all that is released: of a
-    released count only the data-independent cost holds. Sums over queries are ex-post, as of
-    `confident_gnmax_rdp`.
+    One teacher moves a count c to c - 1, c or c + 1 within 0..most, and both distributions of the
+    released bit are known. So the result is not a bound but exactly the largest D_a(M(D) || M(D'))
+    over neighbours, for any noise; PATE's l-th moment is l times it at a = l + 1. The bit is a
+    function of the noisy count, so the cost never exceeds the data-independent cost of the count.
+    Nor does it exceed the theorem (PATE, Theorem 3; PATE-GAN, Theorem 2), which has two conditions:
+    each query is (epsilon, 0)-private, and q bounds the probability of an outcome other than the
+    likeliest. ONE Laplace noise on ONE count that changes by 1 gives epsilon = 1 / scale, and q is
+    the smaller probability; but the theorem uses nothing else of the distribution. Both require
+    that only the bit is released: for a released count only the data-independent cost holds. Sums
+    over queries are ex-post, as in `confident_gnmax_rdp`.
 
     Args:
         needed: The smallest count that passes.
         most: The largest count.
-        log_tail: From whole k to ln P(noise >= k), of a symmetric law.
+        log_tail: A function from whole k to ln P(noise >= k), of a symmetric distribution.
     """
     orders, counts = require_orders(orders), np.arange(most + 1)
     bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
@@ -353,10 +352,10 @@ def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.n
 
 
 def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """The Renyi divergences D_a(P || Q) of laws on a few outcomes: [Q, A].
+    """The Renyi divergences D_a(P || Q) of distributions on a few outcomes: [Q, A].
 
-    A small one is a sum of P (e^x - 1), x = (a - 1) ln(P / Q), each without loss of digits; a large
-    one of logarithms.
+    Small ones are computed as sums of P (e^x - 1), x = (a - 1) ln(P / Q), without loss of digits;
+    large ones from logarithms.
 
     Args:
         log_p: ln P of each outcome [Q, outcomes].
@@ -371,17 +370,17 @@ def renyi_of_laws(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> n
 
 
 _ABOVE_ONE = 1 + np.geomspace(1e-2, 1e6, 33)
-"""Candidates for mu1 and mu2. The choice changes how tight a bound is, not its validity."""
+"""Candidates for mu1 and mu2. The choice affects how tight a bound is, not its validity."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TopAgg:
-    """The public numbers of one release of thresholded votes.
+    """The public parameters of one release of thresholded votes.
 
     Attributes:
         n_units: Teachers.
         top_k: Votes of a teacher in a row.
-        needed: The sum from which an entry becomes 1, and minus which -1; in votes, above 0.
+        needed: An entry becomes 1 from this sum on, and -1 up to minus this sum; in votes, above 0.
         sigma: Noise on each sum, in votes.
         rounding: ROUNDED, or IDEAL for the noise of the paper.
 
@@ -405,7 +404,7 @@ class TopAgg:
         return 2 * self.top_k / self.sigma**2
 
     def laws(self, sums: ArrayLike) -> np.ndarray:
-        """The law of the sign that each sum becomes.
+        """The distribution of the sign of each sum.
 
         Args:
             sums: Votes [...], whole numbers.
@@ -421,7 +420,7 @@ class TopAgg:
                          log_ndtr((f - at) / self.sigma)], axis=-1)
 
     def log_q(self, sums: ArrayLike) -> np.ndarray:
-        """The logarithm of q: the chance of another outcome than the likeliest one; it is exact.
+        """Ln q, exact: q is the probability of an outcome other than the likeliest one.
 
         Args:
             sums: Votes [Q, D].
@@ -434,9 +433,9 @@ class TopAgg:
     def most_log_peak(self, columns: int) -> float:
         """An upper bound on ln Pr of the likeliest outcome of a row, whatever the teachers vote.
 
-        An entry is 0 with at most the probability it has where its votes cancel. Let m entries of
-        the outcome not be 0: the magnitudes of their sums add up to at most k n_units, and
-        ln Phi is concave, so they are likeliest where those are equal. It is public.
+        The probability that an entry is 0 is largest if its votes cancel. Let m entries of the
+        outcome not be 0: the magnitudes of their sums add up to at most k n_units, and ln Phi is
+        concave, so they are likeliest if these magnitudes are equal. The bound is public.
         """
         m = np.arange(columns + 1)
         lead = np.minimum(self.n_units, self.top_k * self.n_units / np.maximum(m, 1))
@@ -447,13 +446,13 @@ class TopAgg:
         return self.slope * require_orders(orders)
 
     def theorem(self, log_q: ArrayLike, orders: ArrayLike) -> np.ndarray:
-        """Theorem 4 with the best of many mu1 and mu2, on its own: not the smaller of two bounds.
+        """Theorem 4 with the best of many mu1 and mu2, without the data-independent bound.
 
         Args:
             log_q: ln of an upper bound on q [Q].
 
         Returns:
-            RDP [Q, A]; inf where the theorem does not apply.
+            RDP [Q, A]; inf if the theorem does not apply.
         """
         orders, log_q = require_orders(orders), np.asarray(log_q, float)
         best = np.full((len(log_q), len(orders)), np.inf)
@@ -466,14 +465,15 @@ class TopAgg:
         return best
 
     def by_entries(self, sums: ArrayLike, orders: ArrayLike) -> np.ndarray:
-        """An upper bound on the divergence of each row from all its neighbours, from known laws.
+        """An upper bound on the divergence of each row from its neighbours, by exact distributions.
 
         For given sums the entries of an outcome are independent, and divergences of independent
-        entries add up. A teacher moves an entry by 0, 1 or 2, in all by at most 2 k: k votes before
-        and k after. With D_j(s) the larger divergence of entry j from sums that lie s away, a unit
-        of movement costs at most u_j = max(D_j(1), D_j(2) / 2), and no entry takes more than two:
-        so a row costs at most the sum of the k largest 2 u_j. Signs are post-processing of the
-        noisy sum, D_j(s) <= a s^2 / (2 sigma^2), so that this is at most 2 k a / sigma^2.
+        entries add up. A teacher changes an entry by 0, 1 or 2, and a row by at most 2 k in all: k
+        votes before and k after. With D_j(s) the larger divergence of entry j from sums at distance
+        s, a change by one unit costs at most u_j = max(D_j(1), D_j(2) / 2), and no entry changes by
+        more than two. So a row costs at most the sum of the k largest 2 u_j. Signs are
+        post-processing of the noisy sum, D_j(s) <= a s^2 / (2 sigma^2), so this is at most 2 k a /
+        sigma^2.
 
         Args:
             sums: Votes [Q, D], whole numbers from -n_units to n_units.
@@ -482,7 +482,7 @@ class TopAgg:
             RDP [Q, A].
 
         Raises:
-            UserError: Sums that so many teachers cannot have.
+            UserError: Sums that are impossible with so many teachers.
         """
         orders, sums = require_orders(orders), np.asarray(sums)
         if sums.dtype.kind not in "iu" or np.any(np.abs(sums) > self.n_units):
@@ -497,7 +497,7 @@ class TopAgg:
         return np.minimum(rows, self.slope * orders)
 
     def _twice_a_unit(self, orders: np.ndarray) -> np.ndarray:
-        """2 u_j for sums of magnitude 0..n_units: [n_units + 1, A]."""
+        """2 u_j for each magnitude 0..n_units of a sum: [n_units + 1, A]."""
         f = np.arange(self.n_units + 1)
         here = self.laws(f)
 

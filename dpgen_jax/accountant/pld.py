@@ -1,35 +1,35 @@
-"""Tight composition of many releases, by the sum of their privacy losses on a grid.
+"""Tight composition of many releases: the sum of their privacy losses on a grid.
 
 Any number of Gaussian releases, Gaussian releases of Poisson-sampled units, and releases with
 discrete Laplace noise can be composed.
 
-A pair of laws (P, Q) dominates a mechanism if no pair of neighbours has a larger hockey-stick
-divergence H_g = sup_S P(S) - g Q(S), at any g >= 0. The privacy loss is ln dP/dQ under P.
-Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
-Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
-whole is read off the law of the sum of the releases' losses.
+A pair of distributions (P, Q) dominates a mechanism if no pair of neighbours has a larger
+hockey-stick divergence H_g = sup_S P(S) - g Q(S), at any g >= 0. The privacy loss is ln dP/dQ under
+P. Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting
+of Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of
+the composition follows from the distribution of the sum of the releases' losses.
 
 The loss of one release is put on a grid. Outcomes with masses (p, q), whose ln(p / q) lies between
-two nodes, are split between these so that both masses keep their sums. Forgetting the split gives
-the old pair back, so the pair on the grid dominates it: H is unchanged at the nodes, and a chord of
-it between them, in g (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter
-Discrete Approximations of Privacy Loss Distributions", PETS 2022). Losses above the last node count
-as infinite.
+two nodes, are split between these so that both total masses are preserved. Forgetting the split
+gives the original pair, so the pair on the grid dominates it: H is unchanged at the nodes, and a
+chord of it between them, in g (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots:
+Tighter Discrete Approximations of Privacy Loss Distributions", PETS 2022). Losses above the last
+node count as infinite.
 
 Nodes are multiples of a width, a power of two: 1/16 of the loss's root mean square, rounded down.
-From 32 widths on they lie 1/32 of the loss apart, but never more than 1/16 of what the loss changes
-over one standard deviation of the noise. The nodes of a wider grid are a subset of those of a finer
-one, so it dominates too.
+From 32 widths on they are 1/32 of the loss apart, but never more than 1/16 of the change of the
+loss over one standard deviation of the noise. The nodes of a wider grid are a subset of those of a
+finer one, so a wider grid dominates too.
 
-Powers of characteristic functions give the law of the sum (Koskela, Jalko and Honkela, "Computing
-Tight Differential Privacy Guarantees Using FFT", AISTATS 2020), here of laws tilted by
-e^(order * loss). The mass of a tilted law lies where delta is decided, so that errors are small
-relative to delta, and not only relative to 1. All that is neglected is charged: losses beyond the
-grid, what wraps around, and rounding (`_NOISE`).
+Powers of characteristic functions give the distribution of the sum (Koskela, Jalko and Honkela,
+"Computing Tight Differential Privacy Guarantees Using FFT", AISTATS 2020), here of distributions
+tilted by e^(order * loss). The mass of a tilted distribution lies where delta is determined, so
+errors are small relative to delta, and not only relative to 1. All that is neglected is charged:
+losses beyond the grid, what wraps around, and rounding (`_NOISE`).
 
-Adding an event never makes the grid of another finer, and a coarser one dominates. So epsilon does
-not fall when an event is added, except by rounding, 1e-8 of it. It is within 1 % of the epsilon of
-far finer grids, mostly within 0.1 %.
+Adding an event never makes the grid of another event finer, and a coarser grid dominates. So
+epsilon does not fall when an event is added, except by rounding (1e-8 of it). It is within 1 % of
+the epsilon of much finer grids, mostly within 0.1 %.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LossAt = Callable[[Values], np.ndarray]
 OutcomeOf = Callable[[np.ndarray], np.ndarray]
 
 ORDERS = np.concatenate([[0.0], 2.0 ** (np.arange(-112, 161) / 8)])
-"""The orders of the moments; fixed, so that epsilon cannot fall when an event is added."""
+"""The orders of the moments. They are fixed, so epsilon cannot fall when an event is added."""
 
 _FAR = 10.0  # standard deviations to the last node: 1e-23 of the loss is above
 _LOUDEST = 1e12  # a message over sigma; noise below that counts as none
@@ -71,7 +71,7 @@ _LARGEST_COARSE = 2**12  # nodes; only noise far below the norm of a message nee
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loss:
-    """The law of a privacy loss on a grid.
+    """The distribution of a privacy loss on a grid.
 
     Attributes:
         node: Integers [n], increasing; the loss is node * width.
@@ -87,11 +87,11 @@ class Loss:
 
     @functools.cached_property
     def log_mgf(self) -> np.ndarray:
-        """The logarithm of the sum of mass * e^(order * loss), by order of ORDERS."""
+        """The logarithm of the sum of mass * e^(order * loss), for each of ORDERS."""
         return np.asarray([np.logaddexp.reduce(self.tilted(order)) for order in ORDERS])
 
     def tilted(self, order: float) -> np.ndarray:
-        """The logarithm of mass * e^(order * loss): [n]; -inf where there is no mass.
+        """The logarithm of mass * e^(order * loss): [n]; -inf where the mass is 0.
 
         Args:
             order: Any real number.
@@ -102,19 +102,19 @@ class Loss:
 
 @functools.lru_cache(maxsize=256)
 def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float = 0.0) -> Loss:
-    """The loss of one Gaussian release of a sum over units that are sampled with chance q each.
+    """The loss of one Gaussian release of a sum over units, each sampled with probability q.
 
-    N(v) is the normal law around v, of standard deviation 1 (lengths are in units of sigma), and c
-    the `ratio`. The dominating pairs are, for "both" (replace-one), P = (1-q) N(0) + q N(c) and
-    Q = (1-q) N(0) + q N(-c); for zero-out "remove", with the same P and Q = N(0), and "add", P and
-    Q exchanged.
+    N(v) is the normal distribution around v, of standard deviation 1 (lengths are in units of
+    sigma), and c the `ratio`. The dominating pairs are, for "both" (replace-one), P = (1-q) N(0) +
+    q N(c) and Q = (1-q) N(0) + q N(-c); for zero-out "remove", with the same P and Q = N(0), and
+    "add", P and Q exchanged.
 
     Proof that these dominate. Let v, v' be one unit's messages on the two data sets. Given the
-    samples of all others, whose sum shifts both laws alike, the laws are P = (1-q) N(0) + q N(v)
-    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples does not
-    increase it. For g >= 1,
+    samples of all others, whose sum shifts both distributions equally, they are P = (1-q) N(0) + q
+    N(v) and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples does
+    not increase it. For g >= 1,
       P(S) - g P'(S) = q N(v)(S) - (g-1) (1-q) N(0)(S) - g q N(v')(S),
-    and where N(v)(S) = s, the lemma of Neyman and Pearson bounds what is subtracted:
+    and where N(v)(S) = s, the Neyman-Pearson lemma bounds the subtracted terms:
       N(0)(S) >= Phi(Phi^-1(s) - |v|),  N(v')(S) >= Phi(Phi^-1(s) - |v - v'|).
     The right sides fall with |v| <= c and |v - v'| <= 2c. For v = c, v' = -c one half-line attains
     both, whatever s. So this pair has the largest H_g; also for g < 1, since
@@ -123,10 +123,10 @@ def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float 
     at the whole line, 1 - g), and the other order follows by the same identity.
 
     Args:
-        rate: The chance q of a unit to be sampled, in (0, 1].
+        rate: The probability q that a unit is sampled, in (0, 1].
         ratio: The largest norm of a message over sigma, c > 0.
         direction: "both", "remove" or "add", as above.
-        least: The width is at least that, a power of two.
+        least: The smallest width, a power of two.
     """
     if ratio > _LOUDEST:
         return Loss(np.arange(2), np.zeros(2), 1.0, 1.0)
@@ -157,13 +157,13 @@ def gaussian_loss(rate: float, ratio: float, direction: Direction, least: float 
 def laplace_loss(scale: float, sensitivity: int, least: float = 0.0) -> Loss:
     """The loss of one discrete Laplace release.
 
-    P(k) is proportional to e^(-|k| / scale), against the same law moved by `sensitivity`: the loss
-    is (sensitivity - 2 k) / scale at k = 0 .. sensitivity.
+    P(k) is proportional to e^(-|k| / scale), against the same distribution shifted by
+    `sensitivity`: the loss is (sensitivity - 2 k) / scale at k = 0 .. sensitivity.
 
     Args:
         scale: Scale of the noise.
         sensitivity: The shift, > 0.
-        least: The width is at least that, a power of two.
+        least: The smallest width, a power of two.
     """
     k = np.arange(sensitivity + 1)
     largest = sensitivity / scale
@@ -183,7 +183,7 @@ def laplace_loss(scale: float, sensitivity: int, least: float = 0.0) -> Loss:
 
 
 def _antipodal(q: float, c: float) -> tuple[LossAt, OutcomeOf]:
-    """The loss at an outcome x, increasing, and its inverse.
+    """The loss at an outcome x, which is increasing, and its inverse.
 
     With b = (1-q) e^(c^2/2) / q: e^(loss) = (b + e^(cx)) / (b + e^(-cx)), so
     e^(cx - loss/2) - e^(loss/2 - cx) is 2 b sinh(loss / 2).
@@ -221,7 +221,7 @@ def _one_sided(q: float, c: float) -> tuple[LossAt, OutcomeOf]:
 
 
 def _log_mean(log_w: Values, log_rest: Values, t: Values) -> np.ndarray:
-    """The logarithm of 1 - w + w e^t, also where w is tiny; log_rest is ln(1 - w)."""
+    """The logarithm of 1 - w + w e^t, accurate for tiny w; log_rest is ln(1 - w)."""
     near = np.log1p(np.exp(log_w) * np.expm1(np.clip(t, -1, 1)))
     return np.where(np.abs(t) < 1, near, np.logaddexp(log_rest, log_w + t))
 
@@ -249,23 +249,23 @@ def _half_grid(width: float, coarse: float, top: float) -> np.ndarray:
 
 
 def _between(x: np.ndarray) -> np.ndarray:
-    """Mass of a standard normal between neighbours of x, accurate in both tails."""
+    """Mass of a standard normal between adjacent x, accurate in both tails."""
     low, high = x[:-1], x[1:]
     return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
 
 def share_up(above: np.ndarray, gap: Values) -> np.ndarray:
-    """The share of a mass between two nodes that goes to the upper one; the rest goes to the lower.
+    """The share of a mass between two nodes that goes to the upper node.
 
     Args:
-        above: How far the mass, under P, lies above the node below it.
+        above: Distance of the mass, under P, from the node below it.
         gap: The distance of the two nodes.
     """
     return np.expm1(-np.clip(above, 0, gap)) / np.expm1(-gap)
 
 
 def _on_grid(node: np.ndarray, width: float, p: np.ndarray, q: np.ndarray) -> Loss:
-    """The loss of the masses [n + 1] of the cells below, between and above the nodes."""
+    """The loss with masses [n + 1] in the cells below, between and above the nodes."""
     inner_p, inner_q = p[1:-1], q[1:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(inner_p > 0, np.log(inner_p / inner_q), 0.0)
@@ -293,7 +293,7 @@ Steps = tuple[tuple[Step, int], ...]
 
 
 class Law(NamedTuple):
-    """The law of a sum of losses, tilted.
+    """The tilted distribution of a sum of losses.
 
     Attributes:
         first: Index of the first node.
@@ -307,15 +307,15 @@ class Law(NamedTuple):
 
 
 def beside(others: Callable[[Events, float], float], events: Events, delta: float) -> float:
-    """An epsilon of any events, those of the kinds NEW by their privacy losses.
+    """An epsilon of any events, using privacy losses for the kinds NEW.
 
     The two parts add up by basic composition, with a part of delta each. LaplaceEvents may also
-    count as purely private, if that is cheaper: for few of them. The result is never less than what
-    `others` gives for the events that it knows, so that adding an event of another kind never
-    lowers it.
+    count as purely private, if that is cheaper (if they are few). The result is never less than
+    `others` gives for the events that it supports, so adding an event of another kind never lowers
+    it.
 
     Args:
-        others: From events and a delta to the epsilon of all kinds but NEW.
+        others: A function from events and a delta to the epsilon of all kinds except NEW.
 
     Returns:
         Epsilon >= 0; inf where delta is not enough.
@@ -341,13 +341,15 @@ def beside(others: Callable[[Events, float], float], events: Events, delta: floa
 def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
     """An epsilon at which events of KINDS together are (epsilon, delta)-private.
 
-    The distance tau between sampled and ideal laws is charged as `composition.exact_epsilon`
-    proves: delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee
-    (a message of 0 is one that a replaced unit may send, so replace-one events cover it).
+    The distance tau between sampled and ideal distributions is charged as
+    `composition.exact_epsilon` proves: delta(eps) + (1 + e^eps) tau <= delta. If relations differ,
+    it is a zero-out guarantee (a replaced unit may send the message 0, so replace-one events cover
+    it).
 
     Args:
         events: Pairs (event, count), merged, each of one of KINDS.
-        pure: Epsilon of further releases, which is added; their tau is in that of the events.
+        pure: Epsilon of further releases, which is added; their tau is included in that of the
+        events.
 
     Returns:
         Epsilon >= 0; inf where delta is not enough.
@@ -361,7 +363,7 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
 
 
 def _steps(events: Events, way: Direction) -> Steps:
-    """The makers of the loss of each kind of round, and their number; `way` for zero-out events."""
+    """For each kind of round the function that makes its loss, and the number of rounds."""
     mu_squared = math.fsum(n * event.mu_squared for event, n in events
                            if isinstance(event, GaussianEvent))
     # Gaussian releases compose to one, which is a draw with chance 1 of a norm of mu / 2
@@ -381,10 +383,10 @@ def _steps(events: Events, way: Direction) -> Steps:
 
 
 def _smallest(steps: Steps, tau: float, delta: float) -> float:
-    """The smallest epsilon, from Chernoff's bound (the best over ORDERS) downwards.
+    """The smallest epsilon, searched downwards from Chernoff's bound (the best over ORDERS).
 
-    The law is tilted to lie around the best epsilon so far, again where that was so far off that
-    errors would count.
+    The distribution is tilted to lie around the best epsilon so far, and again if that was so far
+    off that errors would matter.
     """
     if not steps:
         return 0.0 if 2 * tau <= delta else math.inf
@@ -412,9 +414,9 @@ def _smallest(steps: Steps, tau: float, delta: float) -> float:
 
 
 def _composed(steps: Steps, k: int, centre: float) -> tuple[Law, float]:
-    """The sum of all losses, tilted by ORDERS[k], and the logarithm of what it was divided by.
+    """The sum of all losses, tilted by ORDERS[k], and the logarithm of its normalising constant.
 
-    The law starts around 0 or well below `centre`.
+    The distribution starts around 0 or well below `centre`.
     """
     order, log_scale, laws = ORDERS[k], 0.0, []
     for make, count in steps:
@@ -432,9 +434,9 @@ def _composed(steps: Steps, k: int, centre: float) -> tuple[Law, float]:
 
 
 def _window(log_mgf: np.ndarray, k: int, width: float) -> tuple[int, int]:
-    """The nodes outside of which a tilted law has no more than the slice that may wrap around.
+    """The nodes outside of which a tilted distribution has at most the mass that may wrap around.
 
-    Chernoff's bound at the other ORDERS gives them, for either end.
+    Chernoff's bound at the other ORDERS gives both ends.
     """
     above = (log_mgf[k + 1:] - log_mgf[k] - _SLICE) / (ORDERS[k + 1:] - ORDERS[k])
     below = (log_mgf[k] - log_mgf[:k] + _SLICE) / (ORDERS[k] - ORDERS[:k])
@@ -442,7 +444,7 @@ def _window(log_mgf: np.ndarray, k: int, width: float) -> tuple[int, int]:
 
 
 def _power(one: Loss, count: int, k: int, low: int, high: int) -> Law:
-    """The law of the sum of `count` equal losses, between the nodes `low` and `high`."""
+    """The distribution of the sum of `count` equal losses, between the nodes `low` and `high`."""
     size = fft.next_fast_len(high - low + 1, real=True)
     mass = np.bincount(one.node % size, np.exp(one.tilted(ORDERS[k]) - one.log_mgf[k]), size)
     mass = fft.irfft(fft.rfft(mass) ** count, size)
@@ -450,7 +452,7 @@ def _power(one: Loss, count: int, k: int, low: int, high: int) -> Law:
 
 
 def _sum(laws: list[Law], order: float) -> Law:
-    """The law of the sum of independent losses, on one grid."""
+    """The distribution of the sum of independent losses, on one grid."""
     from scipy.signal import fftconvolve  # here: loading it takes as long as loading JAX
 
     width = min(law.width for law in laws)
@@ -462,7 +464,7 @@ def _sum(laws: list[Law], order: float) -> Law:
 
 
 def _regridded(law: Law, width: float, order: float) -> Law:
-    """The same law on a finer grid; on a coarser one a law that dominates it (`share_up`)."""
+    """The distribution on a finer grid, or one that dominates it on a coarser grid (`share_up`)."""
     losses = (law.first + np.arange(len(law.mass))) * law.width
     cell = np.floor(losses / width).astype(int)
     above = losses - cell * width
@@ -477,7 +479,7 @@ def _read_off(law: Law, order: float, log_scale: float, noise: float, tau: float
               ) -> float:
     """The smallest eps >= 0 with delta(eps) + (1 + e^eps) tau <= delta.
 
-    In e^eps the left side is a straight line between nodes.
+    The left side is linear in e^eps between nodes.
     """
     from scipy.signal import lfilter
 

@@ -1,12 +1,12 @@
 """The accounting that each paper used, for the column "as published" next to "proven".
 
-The papers decide the events and `dp_accounting` what they cost: its Renyi accountant adds them up,
-at its orders and with its conversion. The papers' own codes searched other orders and used the
-classic conversion, which gives more: `Published.epsilon(steps, "classic")`. The scripts of GS-WGAN
+The papers define the events, and the Renyi accountant of `dp_accounting` adds up their cost, at its
+orders and with its conversion. The papers' codes searched other orders and used the classic
+conversion, which gives larger values: `Published.epsilon(steps, "classic")`. The scripts of GS-WGAN
 and of the papers that build on it sample units without replacement and call the package autodp,
-whose bound is the same theorem as that of `dp_accounting`.
+which uses the same theorem as `dp_accounting`.
 
-Nothing here decides a budget: a run is accounted by `composition.epsilon_of`. The function
+No budget is based on this module: a run is accounted by `composition.epsilon_of`. The function
 `published(config, delta)` of a method's module has the formula of its paper. Without noise its
 epsilon is inf.
 """
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class Published:
     """A paper's accounting of one configuration.
 
-    The paper decides which events a round consists of; the Renyi accountant of `dp_accounting`
-    decides what they cost, at its own orders.
+    The paper defines the events of a round; the Renyi accountant of `dp_accounting` computes their
+    cost, at its own orders.
 
     Attributes:
         formula: The events of a round in one line, with their source.
-        event: What one round costs by the paper; None for a round without noise.
-        delta: The delta that is stated.
+        event: The cost of one round by the paper; None for a round without noise.
+        delta: The stated delta.
     """
 
     formula: str
@@ -69,7 +69,7 @@ class Published:
         """The largest number of rounds within an epsilon, at most 2^40.
 
         Raises:
-            BudgetExceeded: The paper's formula does not allow one round.
+            BudgetExceeded: The paper's formula does not allow any round.
         """
         if not self.epsilon(1, conversion) <= epsilon:
             raise BudgetExceeded(f"epsilon {epsilon:g} allows no step by the published accounting; "
@@ -95,10 +95,10 @@ def _curve(event: DpEvent) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gaussians(squared: float, sigma: float = 1.0) -> DpEvent | None:
-    """The event of Gaussian releases that are one release together; None without noise.
+    """The event of Gaussian releases that together are one release; None without noise.
 
     Args:
-        squared: The sum of their squared sensitivities; for releases of rho-zCDP, of 2 rho.
+        squared: The sum of their squared sensitivities, or of 2 rho for releases of rho-zCDP.
     """
     from dp_accounting import GaussianDpEvent
 
@@ -114,7 +114,7 @@ def poisson_sampled(rate: float, sigma: float) -> DpEvent | None:
 
 def without_replacement(units: int, sample: int, sigma: float, releases: int = 1
                         ) -> DpEvent | None:
-    """So many Gaussian releases, each over a sample of its own; None without noise."""
+    """Several Gaussian releases, each over a separate sample; None without noise."""
     import dp_accounting as dp
 
     if not sigma:

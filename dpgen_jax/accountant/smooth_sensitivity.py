@@ -6,16 +6,16 @@ appendices B and C: Algorithm 3 and Proposition 13 (local sensitivity), conditio
 
 Unit: one teacher; neighbouring: one teacher changes its vote in every query. The cost of one query
 is a function of q at one order (`Curve`). Its local sensitivity at distance d bounds how much one
-more teacher moves that cost, once d teachers have changed their votes. The smooth sensitivity SS of
-the total over queries (`total_rdp`) bounds by how much the total can differ at a neighbour, and
-ln SS itself differs by at most beta. All of these are as private as the votes. `Sanitiser` adds
-noise in proportion to SS and states what that costs.
+more teacher changes that cost, after d teachers have changed their votes. The smooth sensitivity SS
+of the total over queries (`total_rdp`) bounds the change of the total at a neighbour, and ln SS
+itself changes by at most beta. All of these are as private as the votes. `Sanitiser` adds noise in
+proportion to SS and computes its cost.
 
-The result is an EX-POST bound at ONE order, fixed before the run: later queries depend on
-earlier answers, so a total over the queries that were met is a reading of what this transcript
-revealed, not a guarantee given beforehand, and the best of several orders would be a further look
-at the votes. Label it so, and never write it where an epsilon is expected. Every parameter must be
-fixed without looking at the votes.
+The result is an EX-POST bound at ONE order, fixed before the run: later queries depend on earlier
+answers, so a total over the queries that were made measures what this transcript revealed. It is
+not a guarantee given beforehand, and choosing the best of several orders would read the votes
+again. Label it so, and never write it where an epsilon is expected. Every parameter must be fixed
+without looking at the votes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from dpgen_jax.core.errors import UserError
 
 _GRID = 4000
 _DEEPEST = -3000.0
-"""Points, and smallest ln q, of the grid on which C5 and C6 are checked."""
+"""Number of points, and smallest ln q, of the grid on which C5 and C6 are checked."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """The cost b(q) of one GNMax query at one order, as a function of ln q, and how it moves.
+    """The cost b(q) of one GNMax query at one order, as a function of ln q, and its sensitivity.
 
     Below q0, b is the data-dependent bound; from q0 on it is data-independent. q0 is where the two
-    cross, or, if they do not cross below the edge of the range in which all conditions of the
-    data-dependent bound hold, that edge.
+    cross, or the upper end of the range in which all conditions of the data-dependent bound hold,
+    if they do not cross below it.
 
     Attributes:
         sigma: Noise on each count, in votes.
@@ -69,7 +69,7 @@ class Curve:
 
     @cached_property
     def log_q0(self) -> float:
-        """The logarithm of q0, from which on the cost is data-independent."""
+        """Ln q0; from q0 on the cost is data-independent."""
         edge = -max((1 + 1 / self.sigma)**2, ((self.order - 0.99) / self.sigma)**2)
 
         def below(log_q: float) -> bool:
@@ -85,7 +85,7 @@ class Curve:
 
     @cached_property
     def log_q1(self) -> float:
-        """The logarithm of the smallest q that a neighbour of a vote with q0 can have."""
+        """Ln q1; q1 is the smallest q that a neighbour of a vote with q0 can have."""
         return float(self.smallest(np.array(self.log_q0)))
 
     @property
@@ -99,16 +99,16 @@ class Curve:
         return np.where(log_q >= self.log_q0, self.independent, flat.reshape(np.shape(log_q)))
 
     def largest(self, log_q: np.ndarray) -> np.ndarray:
-        """The logarithm of B_U(q), the largest q of a neighbour: all leads are equal and two less.
+        """Ln B_U(q), the largest q of a neighbour: all leads are equal and two smaller.
 
-        Moving a vote changes each lead by at most two. Phi_c(Phi_c^-1(p) - c) is concave in p and,
-        with +c, convex, so equal leads are the extreme case (Jensen), whatever the leads are; a
-        lead reduced for rounding is a lead like another.
+        One changed vote changes each lead by at most two. Phi_c(Phi_c^-1(p) - c) is concave in p
+        and, with +c, convex, so equal leads are the extreme case (Jensen), whatever the leads are;
+        this also holds for leads reduced for rounding.
         """
         return np.minimum(self._shifted(log_q, -math.sqrt(2) / self.sigma), 0.0)
 
     def smallest(self, log_q: np.ndarray) -> np.ndarray:
-        """The logarithm of B_L(q), the least q of a neighbour: all leads are equal and two more."""
+        """Ln B_L(q), the smallest q of a neighbour: all leads are equal and two larger."""
         return self._shifted(log_q, math.sqrt(2) / self.sigma)
 
     def _shifted(self, log_q: np.ndarray, by: float) -> np.ndarray:
@@ -116,10 +116,10 @@ class Curve:
         return others + log_ndtr(ndtri_exp(log_q - others) - by)
 
     def sensitivity(self, log_q: np.ndarray) -> np.ndarray:
-        """Upper bound on |b(q) - b(q')| over neighbours; from q1 to q0 the largest of all.
+        """Upper bound on |b(q) - b(q')| over neighbours; it is largest from q1 to q0.
 
-        Where the neighbour has another leader, no lead is above two, so that both q are at least
-        Phi_c(sqrt(2) / sigma) > e^-(1 + 1/sigma)^2 >= q0, and b is the same.
+        If the neighbour has another leader, no lead is above two, so both q are at least
+        Phi_c(sqrt(2) / sigma) > e^-(1 + 1/sigma)^2 >= q0, and b is equal.
         """
         between = (self.log_q1 <= log_q) & (log_q <= self.log_q0)
         log_q = np.where(between, self.log_q1, log_q)
@@ -131,14 +131,14 @@ class Curve:
 
     @cached_property
     def plateau(self) -> float:
-        """The largest local sensitivity there is."""
+        """The largest local sensitivity."""
         return float(self.sensitivity(np.array(self.log_q1)))
 
     def conditions(self) -> tuple[bool, bool]:
-        """Checks C5, b(q) does not fall on (0, q0), and C6, b(B_U(q)) - b(q) does not on (0, q1).
+        """Checks that b(q) rises on (0, q0) (C5) and b(B_U(q)) - b(q) rises on (0, q1) (C6).
 
-        Without them `smooth_sensitivity` need not be a bound. They depend on public parameters only
-        and are checked on a grid in ln q, which is a check and no proof.
+        Without them `smooth_sensitivity` need not be a bound. They depend on public parameters
+        only. They are checked on a grid in ln q, which is not a proof.
 
         Returns:
             Whether C5 holds, and whether C6 does.
@@ -166,11 +166,11 @@ class Curve:
 
 def gnmax_local_sensitivity(curve: Curve, counts: ArrayLike,
                             rounding: Rounding = ROUNDED) -> Iterator[float]:
-    """The sum over queries of the local sensitivity at distance 0, 1, 2, ... teachers, endlessly.
+    """Yields the sum over queries of the local sensitivity at distance 0, 1, 2, ... without end.
 
-    A vote with q > q0 is moved towards its leader, one with q < q1 away from it, a teacher at a
-    time and on the way that changes q fastest, until q lies between; from then on the largest local
-    sensitivity counts. Equal votes are walked once.
+    A vote with q > q0 is changed towards its leader, and one with q < q1 away from it, one teacher
+    at a time and in the direction that changes q fastest, until q lies between. From then on the
+    largest local sensitivity counts. Equal votes are computed once.
 
     Yields:
         The sum at the next distance.
@@ -194,14 +194,14 @@ def gnmax_local_sensitivity(curve: Curve, counts: ArrayLike,
 
 
 def threshold_local_sensitivity(largest: int, table: np.ndarray) -> np.ndarray:
-    """The local sensitivity of one threshold test if the largest count moves by exactly 0..T.
+    """The local sensitivity of one threshold test if the largest count changes by exactly 0..T.
 
     Args:
         largest: Votes of the leading class, 0..T.
         table: Cost of the test at each largest count [T + 1].
 
     Returns:
-        Sensitivities [T + 1]; 0 where neither count is in range.
+        Sensitivities [T + 1]; 0 if neither count is in range.
     """
     steps = np.abs(np.diff(table))
     either = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # to v + 1, to v - 1
@@ -227,8 +227,8 @@ def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: 
     """The total whose smooth sensitivity this module bounds; private.
 
     It is `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
-    data-independent cost even where the data-dependent bound is smaller (which it is only where
-    `Curve.log_q0` is no crossing): the released total must be the function that was analysed.
+    data-independent cost even if the data-dependent bound is smaller (only if `Curve.log_q0` is not
+    a crossing): the released total must be the function that was analysed.
     """
     counts, answered = checked(counts, answered)
     curve = Curve(sigma2, counts.shape[1], order)
@@ -243,15 +243,15 @@ def smooth_sensitivity(counts: ArrayLike, answered: ArrayLike, threshold: float,
     """The smooth sensitivity SS = max over d of e^(-beta d) sum_i [LS1_i(d) + answered_i LS2_i(d)].
 
     It is private. LS1 is the local sensitivity of the threshold test and LS2 that of GNMax, at d
-    teachers from these votes. The largest count of a query may move by any number up to d, and by
-    another one in each query, so LS1_i(d) is the largest of all shifts up to d: the sum at exactly
-    d, as in the authors' code, can fall below the sensitivity of such a neighbour.
+    teachers from these votes. The largest count of a query may change by any number up to d, and
+    differently in each query, so LS1_i(d) is the largest over all shifts up to d. The sum at
+    exactly d, as in the authors' code, can be below the sensitivity of such a neighbour.
 
     Args:
         counts: Votes, int [Q, m], at most n_teachers in a query.
         answered: The released outcomes of the threshold test, bool [Q].
         order: The order a > 1.
-        beta: How much ln SS may differ between neighbours.
+        beta: The largest difference of ln SS between neighbours.
 
     Raises:
         UserError: C5 or C6 fails, or arguments that do not fit together.
@@ -282,8 +282,8 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
     """RDP at one order of adding sigma_ss SS N(0, 1) to a number whose SS is beta-smooth (GNSS).
 
     It is a / (2 sigma_ss^2 w) - beta - ln(w) / (2 (a - 1)), with w = a - (a - 1) e^(2 beta): the
-    largest divergence there is between N(f, s^2) and N(f', s'^2) for |ln(s' / s)| <= beta and
-    |f - f'| sigma_ss <= min(s, s').
+    largest divergence between N(f, s^2) and N(f', s'^2) for |ln(s' / s)| <= beta and |f - f'|
+    sigma_ss <= min(s, s').
 
     Proof. With t = ln(s' / s) and v = 1 - a + a e^(2t), the divergence (Gil, Alajaji and Linder,
     2013) is a (f - f')^2 / (2 s^2 v) + g(t), where g(t) = t + (2t - ln v) / (2 (a - 1)). The first
@@ -296,9 +296,7 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
     small: its first term misses the factor 1 / v.
 
     Args:
-        beta: The smoothness of SS.
         sigma_ss: Standard deviation of the noise, in smooth sensitivities.
-        order: The order a.
 
     Raises:
         UserError: Unless 1 < a < 1 / (2 beta), the paper's range, in which w > 0.
@@ -313,18 +311,17 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
 
 
 STEPS, LOG_STEPS = 2**20, 1024
-"""Steps of the public grids of a `Sanitiser`: of the largest total, and of beta."""
+"""Number of steps of the public grids of a `Sanitiser`: for the largest total, and for beta."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """A total and the logarithm of its smooth sensitivity in whole steps of public grids; private.
+    """A total and the logarithm of its smooth sensitivity, in whole steps of public grids; private.
 
     Attributes:
         total: The total, in steps of `step`.
-        sigma: The noise that it gets, in the same steps, itself private.
+        sigma: The noise for the total in the same steps; also private.
         log: ln S, in steps of `Sanitiser.log_step`.
-        step: The grid of the total.
     """
 
     total: int
@@ -335,7 +332,7 @@ class Placed:
 
 @dataclasses.dataclass(frozen=True)
 class Sanitiser:
-    """A one-sided release of a total at one order: an upper bound, except with a stated chance.
+    """A one-sided release of a total at one order: an upper bound, except with a small probability.
 
     All parameters are fixed before the run, without looking at votes.
 
@@ -344,15 +341,15 @@ class Sanitiser:
     with both noises at their means the bound is z sigma_ss e^(0.2 * 1.5 z) = 74 SS above the total.
     A larger beta lowers SS, but from a beta = 1/4 on the first cost grows fast (1 / w in
     `gnss_rdp`); beta log_sigma = 0.3 keeps e^U within a factor of about 2.5 of z deviations.
-    benchmarks/results/pate_accounting.json has it of simulated votes. Smaller sigma2, or teachers
-    that agree less, bring more votes near q0, and SS up: then the data-independent total is better.
+    benchmarks/results/pate_accounting.json has figures for simulated votes. With a smaller sigma2,
+    or teachers that agree less, more votes are near q0 and SS is larger; the data-independent total
+    is then better.
 
     Attributes:
-        order: The order a.
         beta: Of the smooth sensitivity, from 0.0001 to below 1 / (2 a).
         sigma_ss: Noise on the total, in smooth sensitivities.
         log_sigma: Noise on ln SS, in units of its sensitivity, beta.
-        z: How many standard deviations of each noise are added on top.
+        z: How many standard deviations of each noise are added.
 
     Raises:
         UserError: A parameter outside of its range.
@@ -384,7 +381,7 @@ class Sanitiser:
     def rdp(self) -> float:
         """The cost of the release itself, at its order; to be added to the bound it gives.
 
-        It is `gnss_rdp` for the noised total, and a / (2 log_sigma^2) for the Gaussian mechanism on
+        It is `gnss_rdp` for the noisy total, and a / (2 log_sigma^2) for the Gaussian mechanism on
         ln S, whose sensitivity is beta and whose noise beta log_sigma. Both are public.
         """
         return (gnss_rdp(self.beta, self.sigma_ss, self.order)
@@ -392,7 +389,7 @@ class Sanitiser:
 
     @property
     def failure(self) -> float:
-        """At most the probability that the bound released is below the total: 2 Phi(-z)."""
+        """Upper bound on the probability that the released bound is below the total: 2 Phi(-z)."""
         return 2 * float(ndtr(-self.z))
 
     @property
@@ -402,17 +399,17 @@ class Sanitiser:
 
     @property
     def sigmas(self) -> tuple[float, float]:
-        """The noise in steps: the largest that the total can get, and that of ln S. Public."""
+        """The noise in steps: the largest possible for the total, and that for ln S. Public."""
         return self.sigma_ss * (STEPS + 2), self.log_sigma * LOG_STEPS
 
     def place(self, total_rdp: float, ss: float, most: float) -> Placed:
-        """The whole numbers from which the two releases start.
+        """The integers to which the two noises are added.
 
-        Noise in floats would reveal the floats under it. So both numbers become whole steps h and
-        g = beta / 1024 of public grids, a multiple of neither being private, and the noise is
-        round(sigma Z): for an integer v, v + round(sigma Z) = round(v + sigma Z) is post-processing
-        of the Gaussian mechanism that `rdp` prices, but for the total variation of the sampled law.
-        The noise of the total is in proportion to S = SS + 2 h, h = most 2^-20 rounded up to a
+        Float noise would reveal low bits of the floats. So both numbers become whole numbers of
+        public steps h and g = beta / 1024, and the noise is round(sigma Z): for an integer v, v +
+        round(sigma Z) = round(v + sigma Z) is post-processing of the Gaussian mechanism whose cost
+        is `rdp`, except for the total variation of the sampled distribution. The noise of the total
+        is in proportion to S = SS + 2 h, h = most 2^-20 rounded up to a
         power of two:
           - The total in steps, F = ceil(total / h), differs between neighbours by less than
             SS / h + 1, so h F by less than SS + h, and S is at least that at both of them. The
@@ -435,14 +432,14 @@ class Sanitiser:
     def upper_bound(self, total: int, log: int, step: float) -> float:
         """The bound to release: h (F + 1) + z sigma_ss e^U, with U = g (G + 1 + z log_sigma 1024).
 
-        The noised total alone is too low half of the time. Z1 >= -z and Z2 >= -z fail with
-        probability Phi(-z) each. Otherwise h F is at least the total less z sigma_ss S and half a
-        step, and U is at least ln S; the steps that are added cover rounding. The result may be
-        below 0 or above the data-independent total, which is the better bound then, and public.
+        The noisy total without the margin is too low half of the time. Z1 >= -z and Z2 >= -z fail
+        with probability Phi(-z) each. Otherwise h F is at least the total less z sigma_ss S and
+        half a step, and U is at least ln S; the added steps cover rounding. The result may be below
+        0 or above the data-independent total, which is then the better bound, and public.
 
         Args:
-            total: The noised F of a `Placed`, public.
-            log: The noised G of a `Placed`, public.
+            total: The noisy F of a `Placed`; public.
+            log: The noisy G of a `Placed`; public.
             step: The grid of the total, h.
 
         Returns:

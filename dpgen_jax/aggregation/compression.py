@@ -242,7 +242,6 @@ class CountSketch:
     Attributes:
         depth: Rows of the sketch.
         width: Places of a row.
-        columns: D.
 
     Source:
         Charikar, Chen and Farach-Colton, "Finding Frequent Items in Data Streams" (ICALP 2002); the
@@ -300,7 +299,6 @@ class SketchedSigns:
 
     Attributes:
         votes: Top-k signs, of `votes.rows` rows.
-        sketch: The sketch of one row.
 
     Guarantee:
         Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: for two

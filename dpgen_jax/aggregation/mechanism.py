@@ -389,7 +389,6 @@ class LocalMechanism(_FixedCost):
 
     Attributes:
         bound: The bound on the message of one client.
-        noise: The noise of one client.
         schedule: The clients that are queried in a round, public.
         n_units: U, clients, public.
         shape: (B, D) of a message.

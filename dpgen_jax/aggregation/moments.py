@@ -226,7 +226,6 @@ class Moments:
     tint.
 
     Attributes:
-        blocks: Blocks of counts and sums.
         square_blocks: Blocks of products: 0, 1 or `blocks`.
         length: M, of the vector.
         shades: T, how many shares.

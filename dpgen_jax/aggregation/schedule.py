@@ -143,9 +143,6 @@ class RoundRobin(_Public):
     2 the total budget. More units a round are better at equal cost in privacy, and cost time: with
     all of them this is `FullParticipation`.
 
-    Attributes:
-        n_cohorts: The number of cohorts.
-
     Guarantee:
         Unit and relation: those of the bound. The cohort of a round is a function of the number of
         the round alone. Given what was released so far, a round that does not query a record's unit
@@ -236,7 +233,6 @@ class FixedSizeSampling:
 
     Attributes:
         units: U.
-        sampled: Units of a sample.
 
     Guarantee:
         Unit: that of the bound. Relation: replace-one. Sensitivity: that of the release. What a

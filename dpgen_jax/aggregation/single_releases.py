@@ -39,11 +39,7 @@ class Coins:
         self._source, self._pool, self._left = source, 0, 0
 
     def bits(self, n: int) -> int:
-        """Returns n new bits, as a number in 0..2^n - 1.
-
-        Args:
-            n: The number of bits.
-        """
+        """Returns n new bits, as a number in 0..2^n - 1."""
         while self._left < n:
             words = self._source.draw((1, _WORDS))
             self._pool |= int.from_bytes(words.tobytes(), "little") << self._left

@@ -225,7 +225,6 @@ def select_top_k(order: Array, k: int) -> Array:
 
     Args:
         order: int32 [..., D] >= 0.
-        k: The number of entries.
     """
     chex.assert_type(order, jnp.int32)
     columns = order.shape[-1]

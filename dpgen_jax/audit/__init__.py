@@ -1,4 +1,4 @@
-"""Attacks on what is promised, by anybody: the call `dpgen_jax.audit(...)`, and the command."""
+"""Attacks on what a run promises: the call `dpgen_jax.audit(...)`, and the command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_method(target: Target, attack: Attack, log: Log) -> Report:
     """Attacks the mechanism of a method as a run would compile it, or a whole training.
 
     Raises:
-        UserError: Arguments that mean nothing together, and from the audits.
+        UserError: Arguments that exclude each other, and from the audits.
     """
     from dpgen_jax import data
     from dpgen_jax.audit import mechanism, training
@@ -59,24 +59,24 @@ class _Audit(ModuleType):
 
         Args:
             what: The name of a method, or a folder of a run or a release.
-            preset: Of a method: the preset, which gives all other arguments their values.
-            epsilon: Of a method: the promise.
+            preset: The preset of a method, whose values all other arguments have if left out.
+            epsilon: The promise of a method.
             delta: Of the same promise.
-            seconds: How long a mechanism is attacked: by default 100 of a method, none of a run.
-            dataset: The records: of a method those to train on, of a run those it was trained on,
-                of which one is replaced. Of a run it is a text, as `load_dataset` takes it.
+            seconds: How long a mechanism is attacked: by default 100 for a method, 0 for a run.
+            dataset: The records that a method trains on, or those that a run was trained on, of
+                which one is replaced. For a run it is a string, as `load_dataset` takes it.
             options: How the data set is read.
-            canaries: Of a method, with `dataset`: how many canaries are put among the records.
-            black_box: With `canaries`: whether samples of a release are attacked too.
-            verbose: Whether each finding is printed as it comes.
-            **fields: Of a method: any field of its `Config`.
+            canaries: How many canaries are put among the records of `dataset`, for a method.
+            black_box: Whether samples of a release are attacked too, with `canaries`.
+            verbose: Whether each finding is printed as soon as it is made.
+            **fields: Any field of the method's `Config`.
 
         Returns:
             The report: a list of findings, and what no check of this audit can see.
 
         Raises:
-            UserError: Arguments that mean nothing, a folder that is no run, or data that cannot be
-                read.
+            UserError: Arguments that exclude each other, a folder that is no run, or data that
+                cannot be read.
         """
         from dpgen_jax.audit.findings import quiet
         from dpgen_jax.audit.folder import of_folder
@@ -92,7 +92,7 @@ class _Audit(ModuleType):
         with worded(on_command_line=False):
             if not costs.is_method(what, [k for k, v in for_methods.items() if v is not None]):
                 if not isinstance(dataset, str | None):
-                    raise UserError("dataset of a run is a text, as load_dataset takes it")
+                    raise UserError("dataset of a run must be a string, as load_dataset takes it")
                 return of_folder(Path(what), dataset, options, log, seconds or 0.0)
             _, chosen, config = costs.configured(str(what), preset, fields)
             target = Target(str(what), chosen, config,

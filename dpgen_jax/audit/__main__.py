@@ -2,7 +2,7 @@
 
     python -m dpgen_jax.audit METHOD [--preset NAME] [--seconds S]   the mechanism; no data
     python -m dpgen_jax.audit METHOD --dataset D --canaries N        a whole training, one run
-    python -m dpgen_jax.audit METHOD --dataset D --canaries N --black-box   and its samples alone
+    python -m dpgen_jax.audit METHOD --dataset D --canaries N --black-box   and its samples only
     python -m dpgen_jax.audit RUN [--dataset D] [--seconds S]        a run folder
     python -m dpgen_jax.audit --faults         planted faults, in a clone of the repository
 
@@ -50,7 +50,7 @@ class OfMethod(Generic[Config]):
     canaries: int | None = None
     """with --dataset: how many canaries are put among the records"""
     black_box: bool = False
-    """with --canaries: attack samples of a release alone, too"""
+    """with --canaries: also attack the samples of a release, without its other values"""
     out: Path | None = None
     """folder for audit.json and the picture; audits/METHOD-PRESET if left out"""
     json: bool = False
@@ -111,7 +111,7 @@ def command(argv: list[str]) -> int | None:
 
 
 def _method(method: str, argv: list[str]) -> int:
-    flags: Any = OfMethod  # of which configuration is known at run time alone
+    flags: Any = OfMethod  # whose configuration is known only at run time
     module = methods.get(method)
     name, preset = presets.get(method, parser.peek(argv, "--preset"))
     args = parser.parse(
@@ -127,13 +127,13 @@ def _method(method: str, argv: list[str]) -> int:
 
 def _folder(root: Path, argv: list[str]) -> int:
     args = parser.parse(OfFolder, argv, program("audit", "RUN"),
-                     "Checks whether everything that a run folder says of itself is so; with "
-                     "--dataset also that one record moves one unit alone.")
+                     "Checks whether everything that a run folder states is true; with "
+                     "--dataset also that one record moves only its own unit.")
     out = _out(args.out, root / "audit")
     if not 0 <= args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
     request = None
-    with contextlib.suppress(UserError):  # the audit itself says what is wrong with the folder
+    with contextlib.suppress(UserError):  # the audit itself reports what is wrong with the folder
         request = runs.request_of(root)
     report = of_folder(root, args.dataset, args.data, _log(args.json), args.seconds, request)
     return _finish(report, out, args.json)
@@ -153,7 +153,7 @@ def _faults(argv: list[str]) -> int:
 
 
 def _out(stated: Path | None, default: Path) -> Path:
-    """The folder of the files, which is looked at before minutes are spent."""
+    """The folder of the files, checked before minutes are spent."""
     require_folder(out := stated or default)
     return out
 

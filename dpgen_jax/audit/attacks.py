@@ -16,10 +16,9 @@ other, so every unit is a trial of the claim for one unit. Trials are independen
 different entries is. An alarm needs no more than that, since the noise that is charged has
 independent entries.
 
-Noise: one release of a preset has a mu near 0.02, and to certify most of that takes millions of
-releases. What is attacked is whether the code keeps what it claims, and it makes its claim of any
-noise. So most attacks are on the mechanism with less noise, and on what it claims then: all other
-code is the same.
+Noise: one release of a preset has a mu near 0.02, and certifying most of that takes millions of
+releases. The code makes a claim for any noise, so most attacks are on the mechanism with less noise
+and on its claim for that noise; all other code is the same.
 
 Bounds: those of Clopper and Pearson, from draws of both sums. Each function takes scores of
 releases of two neighbouring sums; the last axis counts releases, and axes before it are independent
@@ -403,8 +402,8 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
                  rng: np.random.Generator) -> Trials:
     """Puts as many trials into one sum as its entries have room for.
 
-    The best pair is the only trial where no worst case of the bound is as far. Places are looked
-    for as many seconds as are given.
+    The best pair is the only trial where no worst case of the bound is as far. The search takes
+    the given seconds.
     """
     most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
@@ -418,9 +417,9 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
             break
     made = places.trials()
     if not made.count:
-        alone = _Places(pair)
-        alone.offer(pair.added)
-        made = alone.trials()
+        single = _Places(pair)
+        single.offer(pair.added)
+        made = single.trials()
     return made
 
 
@@ -453,11 +452,11 @@ class _Places:
         entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
         distances: list[float] = []
         for places, squared in self.kept:
-            alone = self._moved[places] == 1
-            if squared[alone].sum() >= (1 - 2 * SHARED) * squared.sum():
-                owner.append(np.full(alone.sum(), len(distances)))
-                entries.append(places[alone])
-                distances.append(float(squared[alone].sum()))
+            own = self._moved[places] == 1
+            if squared[own].sum() >= (1 - 2 * SHARED) * squared.sum():
+                owner.append(np.full(own.sum(), len(distances)))
+                entries.append(places[own])
+                distances.append(float(squared[own].sum()))
         return Trials(self._totals.reshape(self._shape).astype(np.int32), np.concatenate(entries),
                       np.concatenate(owner), len(distances), min(distances, default=0.0))
 
@@ -469,7 +468,7 @@ FEWEST = 16
 
 
 def as_it_is(noised: Array, n_units: float) -> Array:
-    """Decodes a noisy sum as it is: the release that proofs are about."""
+    """Returns a noisy sum undecoded: the release that the proofs are about."""
     del n_units
     return noised.astype("float32")
 
@@ -588,7 +587,7 @@ def _lowered_tests(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
 
 
 def _lowered_answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
-    """Confident-GNMax whose answers alone have about this mu, and are always given.
+    """Confident-GNMax that answers always, and whose answers have about this mu.
 
     The threshold is lowered where two bins with half of the votes each would not reach it.
     """
@@ -621,7 +620,7 @@ def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: 
 
 def own_noise(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
               ) -> None:
-    """Adds what the time certifies of one release with the noise that a run has."""
+    """Adds what one release with the noise of a run certifies in the given time."""
     plain = with_noise(mechanism, mechanism.noise)
     scores, detail = of_sum(plain, pair, seconds, MOST)
     mu, limit = gaussian_mu(plain.events(1)), ""
@@ -640,7 +639,7 @@ def _noise(mechanism: Mechanism) -> str:
 
 @functools.lru_cache(8)
 def promised(events: Events) -> dict[str, list[float]]:
-    """Returns the trade-off curve that events promise: the errors that no test goes below."""
+    """Returns the trade-off curve that events promise: no test has smaller errors."""
     deltas = np.concatenate([np.logspace(-6, -1, 11), np.linspace(0.15, 0.99, 29)])
     pairs_ = [(composition.epsilon_of(events, float(delta)), delta) for delta in deltas]
     alphas = np.concatenate([np.logspace(-7, -1, 80), np.linspace(0.1, 1, 46)[1:]])

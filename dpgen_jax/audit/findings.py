@@ -48,14 +48,15 @@ class Finding:
 
     Attributes:
         check: What was checked, in a few words.
-        verdict: What came of it.
+        verdict: Its outcome.
         detail: What was seen, or why the check cannot be made; one line.
-        advice: What the reader can do about it; empty where there is nothing to do.
-        measure: What `claimed` and `certified` are of, as "mu" or "epsilon at delta 1e-05".
+        advice: What the reader can do about it, or empty.
+        measure: The quantity of `claimed` and `certified`, such as "mu" or "epsilon at delta
+            1e-05".
         claimed: The upper bound that the code claims.
         certified: The lower bound that the attack certifies.
         confidence: Of `certified`.
-        seconds: What the check took.
+        seconds: The time that the check took.
     """
 
     check: str
@@ -130,7 +131,7 @@ class Report:
         return [*(f"not seen by this audit: {limit}" for limit in self.limits), self.last_line]
 
     def record(self) -> Json:
-        """Returns the report as plain values, as its file holds it."""
+        """Returns the report as plain values, for its file."""
         return {"subject": self.subject, "version": __version__, "exit_code": self.exit_code,
                 "findings": [{**dataclasses.asdict(finding), "verdict": str(finding.verdict)}
                              for finding in self.findings],
@@ -168,14 +169,7 @@ class Findings:
         self.made: list[Finding] = []
 
     def add(self, check: str, verdict: Verdict, detail: str = "", **others: Any) -> Finding:
-        """Adds a finding; its time is that since the previous one.
-
-        Args:
-            check: What was checked, in a few words.
-            verdict: What came of it.
-            detail: What was seen, or why the check cannot be made; one line.
-            **others: Further fields of `Finding`.
-        """
+        """Adds a finding with these fields; its time is that since the previous one."""
         now = time.monotonic()
         seconds, self._since = now - self._since, now
         finding = Finding(check=check, verdict=verdict, detail=detail,
@@ -209,7 +203,7 @@ def _picture(report: Report) -> bytes:
     figure = Figure(figsize=(5.2, 5.0), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot([0, 1], [1, 0], ":", color="0.6", label="nothing can be told")
+    axes.plot([0, 1], [1, 0], ":", color="0.6", label="guessing")
     for name, curve in report.curves.items():
         style = "o" if len(curve["false_positives"]) < 10 else "-"
         axes.plot(curve["false_positives"], curve["false_negatives"], style, label=name)

@@ -198,7 +198,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds findings: whether noise has the law that is charged, and is independent.
 
-    The mechanism has the noise of its preset, and noise is drawn as many seconds as are given.
+    The mechanism has the noise of its preset; noise is drawn for the given seconds.
     """
     event = mechanism.events(1)[-1][0]
     law = charged_law(event)
@@ -282,9 +282,8 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
 def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
-    Messages have a column for each unit: further ones are noise of no use, and cost time.
-
-    A release in which the unit is known to be drawn has about this mu.
+    A release in which the unit is known to be drawn has about this mu. Messages have a column for
+    each unit and no others, which would only cost time.
 
     Raises:
         UserError: The schedule draws nobody in secret, or the bound does not clip vectors.
@@ -394,7 +393,7 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
     """Attacks the mechanism of a configuration, for data of the preset's schema and size.
 
     Raises:
-        UserError: A configuration or a budget that means nothing.
+        UserError: An invalid configuration or budget.
     """
     require_32_bits()
     found, method, config, preset = Findings(log), target.method, target.config, target.preset
@@ -467,8 +466,8 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
     Args:
         mechanism: The mechanism.
         shape: (B, M) of a message, before it is bounded.
-        seconds: How long all of it may take, about.
-        found: The findings, which become more.
+        seconds: How long all of it may take, approximately.
+        found: The findings, to which this adds.
         name: The name of the mechanism in them.
         further: Whether it is a further phase of a method, with the noise of the first: then only
             its sensitivity and its noisy sum are attacked.

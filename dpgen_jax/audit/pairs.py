@@ -90,7 +90,7 @@ class Pair:
     Attributes:
         messages: float32 [2, B, M].
         added: int32 [2, B, D], what they add to the sum.
-        tried: How many pairs were looked at to find this one.
+        tried: How many pairs were compared to find this one.
     """
 
     messages: np.ndarray
@@ -205,8 +205,8 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
     """Looks for two messages, (B, M) each, that move the sum further than any others.
 
     It begins with the worst case of the bound and with wild messages, and changes some entries of
-    the best pair again and again: bounds round, so there is no gradient to follow. It looks for as
-    many seconds as are given, at least for one round.
+    the best pair again and again: bounds round, so there is no gradient to follow. The search takes
+    the given seconds, and at least one round.
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)

@@ -1,4 +1,4 @@
-"""The audit of a training in one run, by all that is released and by samples only.
+"""The audit of a training in one run, from all released values and from samples only.
 
 Records with canaries are trained on: each canary is a record, or all records of a client, that
 takes one of two values by a fair coin. Both views use the method's own mechanism, compiled loop and
@@ -140,7 +140,7 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     """Adds what each attack on samples certifies, by its guesses of all coins.
 
     Args:
-        found: The findings, which become more.
+        found: The findings, to which this adds.
         made: The canaries.
         synthetic: Samples of the release and their labels.
         curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
@@ -296,4 +296,4 @@ def of_both(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report
         facts={**black.facts, "canaries_seen_by_all_releases": seen})
     return dataclasses.replace(both, closing=(
         f"{both.last_line}; {measure}: claimed {at_most(target.epsilon)}, certified "
-        f"{certified(white)} from every released value and {certified(black)} from samples alone"))
+        f"{certified(white)} from every released value and {certified(black)} from samples only"))

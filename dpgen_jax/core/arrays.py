@@ -34,7 +34,6 @@ class Picked:
     Attributes:
         base: The array [n, ...].
         rows: int [m], which of its rows these are, in their order.
-        shape: As of an array of these rows.
         dtype: Likewise.
         ndim: Likewise.
         nbytes: Likewise.

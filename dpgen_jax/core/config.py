@@ -325,7 +325,7 @@ class DataOptions:
     """resize images to this many pixels a side; that of a named preset if left out, else 64 for
     celeba and places365"""
     channels: Literal[1, 3] | None = None
-    """folder: 1 for gray, 3 for RGB, to which every image is converted"""
+    """folder: 1 for grey, 3 for RGB, to which every image is converted"""
     class_names: str | None = None
     """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
     folders, of which there may be no others; in folder, after a last *, the others are left out"""

@@ -43,7 +43,6 @@ def one_line(error: BaseException, longest: int = 1000) -> str:
     The middle of a long one is left out, since the mend comes last.
 
     Args:
-        error: The error.
         longest: How many letters are kept at most.
     """
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))

@@ -114,9 +114,6 @@ MAX_DEPTH = 50
 def parse_json(data: bytes) -> Json:
     """Reads a JSON object, of finite numbers and at most `MAX_DEPTH` levels.
 
-    Args:
-        data: The bytes.
-
     Raises:
         ValueError: They are no such object.
     """
@@ -235,7 +232,6 @@ def read_bytes(path: Path, limit: float | None = None) -> bytes:
     """Reads a regular file; a .gz file is unpacked.
 
     Args:
-        path: The file.
         limit: The most bytes that are held, counted while a .gz file is unpacked; by default
             `allowed_bytes`.
 
@@ -249,7 +245,6 @@ def chunks(path: Path, limit: float | None = None) -> Iterator[bytes]:
     """Yields the bytes of a regular file, `CHUNK` at a time; a .gz file is unpacked.
 
     Args:
-        path: The file.
         limit: The most bytes that are read, as of `read_bytes`.
 
     Raises:
@@ -270,9 +265,6 @@ def chunks(path: Path, limit: float | None = None) -> Iterator[bytes]:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Opens a regular file; a .gz file is unpacked as it is read.
 
-    Args:
-        path: The file.
-
     Raises:
         UserError: For a file that is missing, no regular one, or damaged where it is read.
     """
@@ -290,11 +282,7 @@ def _too_large(path: Path, limit: float) -> UserError:
 
 
 def content_of(path: Path) -> str:
-    """Returns a digest of a file, in hex.
-
-    Args:
-        path: The file.
-    """
+    """Returns a digest of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -47,7 +47,6 @@ class Request:
         release_to: The address that the release is copied to.
         monitor: Fields of `MonitorOptions`.
         runtime: Fields of `Runtime`.
-        out: The run folder.
         resume: Whether to go on with the run in `out`.
     """
 

@@ -42,9 +42,6 @@ class RunFolder:
 
     There is also class_counts.json if class counts were bought. If undeclared facts were bought,
     there is purchase.json, with schema.yaml, or with class_names.txt if a name holds a comma.
-
-    Attributes:
-        root: The folder.
     """
 
     root: Path
@@ -308,9 +305,6 @@ def read(path: str | Path) -> list[Json]:
 
     A missing file has none, and a torn last line is left out.
 
-    Args:
-        path: The file.
-
     Raises:
         UserError: For a damaged line before the last, naming it.
     """
@@ -328,9 +322,6 @@ def charged(path: str | Path) -> int:
 
 def every(path: str | Path) -> list[Json]:
     """Reads all rows, superseded ones included.
-
-    Args:
-        path: The file.
 
     Raises:
         UserError: As `read`.

@@ -81,6 +81,8 @@ class Column:
         written: What the texts of the column are; a date is a number of days, a date with a time, a
             time and a duration are numbers of seconds.
         format: The format of a date, time or duration.
+        zone: The time zone in which a date with a time is written, whose codes are then seconds of
+            UTC; "" for one without.
         unit: The text around a number, with {} in its place.
         decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
@@ -102,6 +104,7 @@ class Column:
     decimals: int = later(-1)
     marks: str = later(".")
     dtype: str = _shown("")
+    zone: str = later("")
 
     @property
     def outside(self) -> tuple[float, ...]:
@@ -146,7 +149,8 @@ class Identifier:
 
     Attributes:
         name: The name in the header of the file.
-        pattern: The text of an identifier; each # is a digit, and each @ a capital letter.
+        pattern: The text of an identifier; each # is a digit, and each @ a capital letter. Without
+            them it is a placeholder, the same in all rows.
         position: Its place among all columns of the file, from 0.
         dtype: The type in frames and Parquet files, as of `Column`.
     """
@@ -155,6 +159,11 @@ class Identifier:
     pattern: str
     position: int
     dtype: str = _shown("")
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each row has another text, and no placeholder."""
+        return not {"#", "@"}.isdisjoint(self.pattern)
 
 
 NO_LABEL = Column("", "categorical", categories=("",))
@@ -180,6 +189,9 @@ class TableSpec:
         gaps: The lower and the higher of two columns, by name, whose order a constraint keeps: a
             method may learn how far the higher one lies above the lower one, in its place. The
             lower one of a pair is the higher one of an earlier pair or of none.
+        left_out: Names of columns of the file that are neither read nor released.
+        numbered: Names of columns that were whole numbers in the frame that was trained on. They
+            change nothing that is trained, and schemas that differ only in them are equal.
     """
 
     columns: tuple[Column, ...]
@@ -190,6 +202,8 @@ class TableSpec:
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     derived: tuple[str, ...] = later(())
     gaps: tuple[tuple[str, str], ...] = later(())
+    left_out: tuple[str, ...] = later(())
+    numbered: tuple[str, ...] = _shown(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""

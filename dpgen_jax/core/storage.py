@@ -73,7 +73,6 @@ def copy(folder: Path, address: str) -> None:
     """Copies a release to an address; config.json, which names the others' content, comes last.
 
     Args:
-        folder: The release folder.
         address: Where its files shall be, in place of those that are there.
 
     Raises:

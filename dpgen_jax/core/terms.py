@@ -31,7 +31,6 @@ class ProtectedUnit:
     """The unit of a guarantee, which is protected as a whole. The plain case is one record.
 
     Attributes:
-        kind: What it is.
         column: Of subjects, the column that names them.
         rows: Of subjects, the most rows of one that are kept; 0 for other units.
     """
@@ -77,7 +76,6 @@ def at_most(value: float, digits: int = 6) -> str:
     """Returns a bound in the format `g`, rounded up where its digits do not hold it.
 
     Args:
-        value: The bound.
         digits: The most significant digits.
     """
     text = f"{value:.{digits}g}"

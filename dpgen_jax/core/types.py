@@ -180,7 +180,6 @@ class PostTraining:
     public state.
 
     Attributes:
-        steps: Number of steps.
         init: ``init(key, public) -> state``, any pytree of arrays.
         step: ``step(key, state, i) -> (state, metrics)`` for the i-th step, i int32 []; metrics is
             a dictionary of public scalars, float32 [].

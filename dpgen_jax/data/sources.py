@@ -33,7 +33,7 @@ from dpgen_jax.data.base import (
 )
 from dpgen_jax.data.images import digits, files, npz, photographs
 from dpgen_jax.data.parts import without_empty_slots
-from dpgen_jax.data.table import frames, schema, subjects, tables
+from dpgen_jax.data.table import frames, patterns, raw, schema, subjects, tables
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
@@ -76,7 +76,8 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     """Loads a CSV file by its schema."""
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
-        return subjects.csv(place, schema_file, test_csv, column, rows)
+        return subjects.csv(place, _document("csv", place, schema_file, (label, column)),
+                            test_csv, column, rows)
     return tables.csv(place, _declared("csv", place, schema_file, label), test_csv)
 
 
@@ -85,7 +86,8 @@ def _load_parquet(place: str, schema_file: str | None, test_csv: str | None, uni
     """Loads a Parquet file by its schema."""
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
-        return subjects.parquet(place, schema_file, test_csv, column, rows)
+        return subjects.parquet(place, _document("parquet", place, schema_file, (label, column)),
+                                test_csv, column, rows)
     return frames.parquet(place, _declared("parquet", place, schema_file, label), test_csv)
 
 
@@ -96,9 +98,20 @@ def _declared(kind: str, place: str, schema_file: str | None, label: str | None)
             f"{kind}:{place} needs {option('schema', 'FILE.yaml')}, which declares its columns; "
             "draft one with "
             + program("schema", place, label="COLUMN", out="schema.yaml"))
-    declared = schema.read(schema_file)
+    document = _document(kind, place, schema_file, (label,))
+    declared = (schema.read(document) if isinstance(document, str) else
+                schema.parse(document, schema_file))
     require_label(label, declared, schema_file)
     return declared
+
+
+def _document(kind: str, place: str, schema_file: str, apart: tuple[str | None, ...]) -> str | Json:
+    """Returns a schema's file, or its document with all columns where it declares some together."""
+    if schema_file in schema.NAMES and not Path(schema_file).is_file():
+        return schema_file
+    document = schema.document(schema_file)
+    return raw.of_file(kind, place).written_out(document, apart) if patterns.has_patterns(
+        document) else schema_file
 
 
 def require_label(label: str | None, declared: schema.Schema, name: str) -> None:
@@ -354,7 +367,7 @@ def _check_options(classes: int | None, image_size: int | None, channels: int | 
     if classes is not None and classes < 1:
         raise UserError(f"{option('classes', classes)} is too small; declare 1 or more")
     if channels not in (None, 1, 3):
-        raise UserError(f"{option('channels', channels)}: give 1 for gray or 3 for RGB")
+        raise UserError(f"{option('channels', channels)}: give 1 for grey or 3 for RGB")
 
 
 def _counted(names: Sequence[str], classes: int | None) -> int | None:

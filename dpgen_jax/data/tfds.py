@@ -257,8 +257,8 @@ def load_table(name: str, info: Any, read: Callable[[str], Iterable[Any]], schem
     if declared is None:
         whole = described.cells(f"tfds:{name}, train", read("train"),
                                 info.splits["train"].num_examples)
-        document, train = draft.draft(whole, described.label, described.entries), [whole]
-        declared = schema.parse(document, f"tfds:{name}")
+        drafted, train = draft.draft(whole, described.label, described.entries), [whole]
+        declared = schema.parse(drafted.document, f"tfds:{name}")
     notes = [NOTE] if schema_file is None else []
     if described.texts and schema_file is None:
         notes.append(f"features that are texts are left out: {listed(described.texts)}")

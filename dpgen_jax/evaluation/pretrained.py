@@ -133,7 +133,7 @@ class Network:
 def resized(x: Array, side: int) -> Array:
     """Convert images [n, H, W, ch] to colour in [0, 1], float32 [n, side, side, 3].
 
-    Gray is repeated three times. The resize is bilinear, the edges of both images in the same place
+    Grey is repeated three times. The resize is bilinear, the edges of both images in the same place
     and not the centres of their outermost pixels (`align_corners=False` in PyTorch), no smoothing
     where an image shrinks.
     """

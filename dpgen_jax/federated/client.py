@@ -6,8 +6,8 @@ from the terms through the client's own code, whatever the question is and howev
 
 The client's memory between two questions is one file, written whole or not at all. It contains the
 client's critic after the last answer, that answer, and the question that it answers. They are in
-one file because they must never be apart: once the critic has learnt from a question, its answer
-must be there to be given again.
+one file because they belong together: once the critic has learnt from a question, its answer must
+be available to be sent again.
 """
 
 from __future__ import annotations
@@ -303,11 +303,8 @@ class Client:
         In this order, each on disk before the next: the participation is charged, at its full cost;
         its noise is drawn, and a keyed digest of its bits kept; critic and answer are kept; the
         charge is settled; the answer leaves. A crash can only leave too much charged. The last
-        question, asked again, is answered from memory, byte for byte: it costs nothing and teaches
-        nothing.
-
-        Args:
-            question: As the server sent it.
+        question, if it is repeated, is answered from memory, byte for byte: it costs nothing and
+        teaches nothing.
 
         Returns:
             int32 [B, D], private as it stands.
@@ -338,7 +335,7 @@ class Client:
     def _checked(self, question: Question) -> PyTree:
         """Returns the query of a question that may be answered; else raises a UserError."""
         if question.terms != self.terms.digest:
-            raise UserError("the question is asked under other terms than this folder's; join "
+            raise UserError("the question has other terms than this folder; join "
                             "another federation with another folder")
         for name in ("round", "step"):
             value = getattr(question, name)

@@ -58,7 +58,7 @@ class Exchange:
         """Connects to nobody yet; a round will wait so many seconds for its answers."""
         self._grid, self._terms, self._seconds = grid, terms, seconds
         self._nodes: dict[int, int] = {}  # client -> node
-        self._next: dict[int, float] = {}  # node -> when it is asked (again) who it is
+        self._next: dict[int, float] = {}  # node -> when its client is requested again
         self._refused: dict[int, str] = {}  # node -> why it has not joined
         self._joining: set[str] = set()
         self.sent = self.received = 0
@@ -80,7 +80,7 @@ class Exchange:
     def members(self) -> set[int]:
         """Returns the numbers of the clients that are there.
 
-        A node is asked which client it is until it joins: its client's process may be started after
+        A node is queried for its client until it joins: the client's process may be started after
         it, or again. A number that two nodes give stays with the first, for as long as that one is
         there.
         """
@@ -95,13 +95,13 @@ class Exchange:
         return {number for number, node in self._nodes.items() if node in online}
 
     def _admit(self, node: int, about: wire.About, online: set[int]) -> None:
-        """Lets a node join that names its client; otherwise logs the reason once and asks again."""
+        """Lets a node join that names its client; else logs the reason once and tries again."""
         number = about.get("client")
         if about.get("terms") != self._terms.digest or not isinstance(number, int):
             why = ("cannot join yet: no client's process, or other terms; see its own output. "
-                   "It is asked again")
+                   "The server tries again")
         elif self._nodes.get(number, node) in online - {node}:
-            why = f"says it is client {number}, who is there already"
+            why = f"names client {number}, which has joined already"
         else:
             self._nodes[number] = node
             self._refused.pop(node, None)

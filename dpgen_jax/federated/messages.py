@@ -115,7 +115,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all of it, by which a question that is asked again is recognised."""
+        """The SHA-256 of all of it, by which a repeated question is recognised."""
         digest = hashlib.sha256(f"{self.terms} {self.round} {self.step}".encode())
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], order="C")
@@ -163,8 +163,8 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     names = [_name(path) for path, _ in leaves]
     if odd := sorted(set(names) ^ set(arrays)):
-        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names
-                        else f"the question has an array {odd[0]!r} that nobody asked for")
+        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names else
+                        f"the question has an array {odd[0]!r}, which no query of this method has")
     for name, (_, leaf) in zip(names, leaves, strict=True):
         array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:

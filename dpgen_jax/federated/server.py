@@ -1,4 +1,4 @@
-"""The server of a federation: a run whose records lie with its clients.
+"""The server of a federation: a run whose records stay with its clients.
 
 In each round the server sends a question to a cohort of clients, sums the answers that come back in
 time, and trains the generator. It has nothing private. Its ledger is a bound on what a client can
@@ -309,15 +309,8 @@ def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
     It shares folder, ledger, signals and release with a run in one process (`run.stages`); it
     has no records.
 
-    Args:
-        request: The request of the user; its configuration is complete.
-        spec: The public schema of the clients' records.
-        exchange: The connection to the clients.
-        log: Prints a line of the run.
-        notices: Tells the user what failed apart from the release.
-
-    Returns:
-        The release, which is also in the run folder.
+    The configuration of the request is complete, and `spec` is the public schema of the clients'
+    records. The release that is returned is also in the run folder.
 
     Raises:
         UserError: For a folder of another run, too few clients, a precision that is for runs of
@@ -373,7 +366,7 @@ class Session:
         method: The method of the terms, built.
         files: The run folder.
         ledger: The run's open ledger.
-        notices: Tells the user what failed apart from the release.
+        notices: What failed apart from the release, for the user.
         log: Prints a line of the run.
     """
 

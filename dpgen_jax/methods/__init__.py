@@ -18,7 +18,7 @@ from dpgen_jax.methods.shared.config import MethodConfig
 
 NAMES = tuple(ABOUT)
 OF_PROTOTYPES = {"gpate": "gradients", "datalens": "signs", "pategan": "votes"}
-"""The answers of teachers without networks, which were a setting of these methods."""
+"""Teachers without networks were a setting of these methods: what they answered in each."""
 PAPERS = {name: about.paper for name, about in ABOUT.items()}
 """The work to cite for each method."""
 
@@ -44,13 +44,10 @@ def published(name: str, config: MethodConfig, delta: float) -> Published | None
 
 
 def as_named_now(described: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of a config.json, by today's names of methods and fields.
+    """Returns the content of a config.json of any version, by today's names of methods and fields.
 
     Teachers without networks were a setting of G-PATE, DataLens and PATE-GAN, `nearest`. Where a
-    method was renamed, `method_then` has the name that stands in the file, and in its statement.
-
-    Args:
-        described: The content, of any version.
+    method was renamed, `method_then` is its name in the file and in its statement.
     """
     method, config = described.get("method"), described.get("config")
     if not isinstance(config, dict) or method not in OF_PROTOTYPES:

@@ -30,7 +30,7 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.topagg import Mean, Threshold, TopAggMechanism, TopKSign
 from dpgen_jax.core.config import Runtime, later, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Spec, UserError
-from dpgen_jax.methods.shared import photographs
+from dpgen_jax.methods.shared import photographs, teachers
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.photographs import GENDER_L, GENDER_S, HAIR, HAIR_S, PLACES
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving
@@ -139,8 +139,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 def _unchanged(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients as they are, of which the bound takes signs."""
-    return Messages(lambda _, gradients: gradients,
-                    lambda _, released: config.step_size * released)
+    return teachers.unchanged(config.step_size)
 
 
 def _rotated(config: Config, spec: Spec, bound: Bound) -> Messages:
@@ -208,17 +207,16 @@ PAPER = "Wang et al. 2021 (DataLens), section 5.1 and Table 4"
 COMMAND = "README command of AI-secure/DataLens"
 
 SOUND = (
-    "teachers learn from one public pool of fakes, so that no private label reaches the generator",
-    "each teacher keeps its own optimiser state, and records are dealt to teachers at random",
+    *teachers.SOUND,
     "steps are those that exact Gaussian accounting allows, with all fakes of a query counted")
-"""The lines on differences from paper and code for the sake of the guarantee."""
+"""Differences from paper and code that the guarantee needs."""
 UNPRINTED = (
     "2 teacher steps a round, and more before the first, as in the authors' code; Algorithm 1 has "
     "one for each fake",
     "a teacher's gradient is that of its mean loss over the batch, and the generator's loss a sum "
     "over it, as in the authors' code; Algorithm 1 has the reverse",
     "Adam at 1e-3 and steps of 1e-3 for the fakes are the authors' code's; the paper prints none")
-"""The lines on settings that the paper leaves out, or that the code has otherwise."""
+"""Settings that the paper leaves out, or that differ in the code."""
 
 
 def _published(epsilon: float, spec: ImageSpec, records: int, latent: int = 50, **fields: Any

@@ -1,7 +1,7 @@
 """DCGAN: a conditional GAN without privacy, the upper bound of the private ones.
 
 One unit holds all records and trains one discriminator on them; its gradient at the queried fakes
-reaches the generator bare. Networks, losses and the generator's step are those of the private
+reaches the generator unchanged. Networks, losses and the generator's step are those of the private
 systems: it trains as these do (`shared.teachers` as G-PATE and DataLens, `shared.critics` as
 GS-WGAN), with a single teacher, so that the difference is the cost of privacy. Source: Radford,
 Metz and Chintala, "Unsupervised Representation Learning with Deep Convolutional Generative

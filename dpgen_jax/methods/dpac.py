@@ -4,8 +4,8 @@ Source: Chen, Liu, Ma, Nepal and Xu, "Private Image Generation with Dual-Purpose
 Classifier", CVPR 2023, Algorithm 1. A new classifier is trained at every generator step, on fakes
 and then on a critic's records; the generator follows beta D + (1 - beta) C.
 
-The published code sanitises D and C separately and charges once, and asks about 1,000 fakes from
-the step on at which C comes in and charges 32. Here the two gradients are one message, clipped once
+The published code sanitises D and C separately and charges once. From the step at which C comes in
+it queries 1,000 fakes and charges 32. Here the two gradients are one message, clipped once
 and charged once, and B is the number of fakes that are queried. Fakes are public, so the training
 on them is done once for all critics, and each critic adds only the training on its records.
 """
@@ -24,7 +24,7 @@ from dpgen_jax.core.config import Runtime, require_not_negative, require_positiv
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Spec, UserError
 from dpgen_jax.methods import gswgan
-from dpgen_jax.methods.gswgan import GENDER, GLYPHS, MNIST
+from dpgen_jax.methods.gswgan import GENDER
 from dpgen_jax.methods.shared import photographs
 from dpgen_jax.methods.shared.critics import (
     PUBLISHED_ADAM,
@@ -37,7 +37,7 @@ from dpgen_jax.methods.shared.critics import (
     mechanism,
     minibatch,
 )
-from dpgen_jax.methods.shared.presets import Preset, stated
+from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, stated
 from dpgen_jax.nets.adam import Adam, descend
 from dpgen_jax.nets.losses import classifier_loss
 from dpgen_jax.nets.resnet import Classifier, CriticNet, class_score
@@ -54,9 +54,9 @@ class Config(CriticConfig):
     t_c: int = 6000
     """generator step at which the classifier comes in"""
     fake_steps: int = 10
-    """classifier steps on fakes; 0: it learns from records alone (ablation "w/o g2r")"""
+    """classifier steps on fakes; 0: it learns only from records (ablation "w/o g2r")"""
     real_steps: int = 10
-    """classifier steps on records; 0: it learns from fakes alone (ablation "w/o r2g")"""
+    """classifier steps on records; 0: it learns only from fakes (ablation "w/o r2g")"""
     fake_batch: int = 1000
     """the most fakes in one classifier step; so many, drawn anew, where pool is 0"""
     order: Literal["sequential", "parallel"] = "sequential"
@@ -74,8 +74,8 @@ class Config(CriticConfig):
         require_not_negative(t_c=self.t_c, fake_steps=self.fake_steps, real_steps=self.real_steps,
                              c_penalty=self.c_penalty)
         require_share(beta=self.beta)
-        alone = 0 if self.order == "parallel" else self.fake_steps  # parallel: in real_steps
-        if not alone + self.real_steps:
+        fake_steps = 0 if self.order == "parallel" else self.fake_steps  # parallel: in real_steps
+        if not fake_steps + self.real_steps:
             raise UserError("the classifier has no steps to learn in; raise real_steps, or use "
                             "gswgan to do without it")
         if self.steps is not None and self.t_c >= self.steps:
@@ -138,8 +138,8 @@ def _classifier(config: Config, spec: ImageSpec) -> Extra:
     def on_records(key: Array, state: PyTree, x: Array, y: Array, material: PyTree) -> PyTree:
         def one(i: Array, state: PyTree) -> PyTree:
             k_real, k_fake = jax.random.split(jax.random.fold_in(key, i))
-            beside = [] if sequential else [fakes_of(k_fake, material)]
-            return step(k_real, state, [records_of(k_real, x, y), *beside])
+            joined = [] if sequential else [fakes_of(k_fake, material)]
+            return step(k_real, state, [records_of(k_real, x, y), *joined])
 
         return jax.lax.fori_loop(0, config.real_steps, one, state)
 

@@ -65,8 +65,8 @@ class Config(GanConfig):
     hidden: tuple[int, ...] = (128,)
     """hidden layers of the discriminator"""
     label_weight: float = 1.0
-    """factor of the discriminator's one-hot labels; at 1 they are a small share of its input beside
-    hundreds of pixels, and few noisy steps teach it nothing of them"""
+    """factor of the discriminator's one-hot labels; at 1 they are a small share of an input
+    with hundreds of pixels, and a few noisy steps do not teach it to use them"""
     d_optimiser: Sgd = Sgd()
     g_optimiser: Adam = Adam(1e-3, 0.9, 0.999)
 

@@ -21,7 +21,7 @@ from dpgen_jax.core.config import Runtime, require_not_negative, require_positiv
 from dpgen_jax.core.types import ImageSpec, Method, PyTree, Spec
 from dpgen_jax.methods.shared import photographs
 from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, Scorer, build_gan, dpsgd, length
-from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving, stated
+from dpgen_jax.methods.shared.presets import DIGITS, GLYPHS, MNIST, Preset, serving, stated
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import Conv, ConvNet, Generator, Mlp, MlpGenerator, MlpNet, pair, released
@@ -168,7 +168,7 @@ def _of_photographs() -> dict[str, Preset]:
 
 
 CLIPPED = (
-    "the gradient of each record of a Poisson sample is clipped; the paper bounds weights alone",
+    "the gradient of each record of a Poisson sample is clipped; the paper clips only weights",
     "networks are ours, conditional on the label and without batch normalisation",
     "Adam stands for RMSProp", "noise or steps are found from a proven budget")
 LINEAR = (
@@ -178,7 +178,7 @@ LINEAR = (
 
 PRESETS = stated({
     "glyphs": Preset(_glyphs, GLYPHS, 10.0, 1e-5, 30000, OURS),
-    "digits": Preset(_digits, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
+    "digits": Preset(_digits, DIGITS, 10.0, 1e-5, 1437, OURS, dataset="digits"),
     "mnist-eps10-revisited": Preset(_revisited, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps1-revisited": Preset(_eps1, MNIST, 1.0, 1e-5, 60000, OURS),
     "fashion-eps10-revisited": Preset(_of_clothes(_revisited), MNIST, 10.0, 1e-5, 60000, OURS),

@@ -34,7 +34,6 @@ from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import (
     Array,
-    ImageSpec,
     Method,
     Metrics,
     PostTraining,
@@ -45,7 +44,15 @@ from dpgen_jax.core.types import (
 )
 from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
-from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, numbers, serving, stated
+from dpgen_jax.methods.shared.presets import (
+    DIGITS,
+    GLYPHS,
+    MNIST,
+    Preset,
+    numbers,
+    serving,
+    stated,
+)
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.adam import Adam, descend
 from dpgen_jax.nets.image import GeneratorNet
@@ -150,10 +157,9 @@ def embedding_loss(features: RandomFeatures, public: Public, fakes: Array, noise
     """Estimates sum_c |mu_c / p_c - E phi(fakes of c)|^2 without bias, but for a constant.
 
     The size p_c of class c is read from the embedding's constant. A class that is smaller than the
-    noise of its size may be is taken to be so large, and its part weighs the less.
+    noise of its size may be is taken to be so large, and its part weighs less.
 
     Args:
-        public: frequencies and the released embedding.
         fakes: [m, C, ...], m of each class.
         noise: standard deviation of an entry of the embedding.
     """
@@ -219,7 +225,6 @@ def fitting(net: Generator, features: RandomFeatures, noise: float, of_class: in
     """Returns the training of a generator, of records or of codes, on the released embedding.
 
     Args:
-        features: the embedding; the loss is `embedding_loss`.
         noise: standard deviation of an entry of the embedding.
         of_class: fakes of each class in a step.
     """
@@ -346,7 +351,7 @@ PRESETS = stated({
     "glyphs": Preset(dataclasses.replace(_image, windows=(0, 7)), GLYPHS, 10.0,
                      1e-5, 30000, OURS, dataset="glyphs"),
     **_images("mnist", 105.0), **_images("fashion", 127.0),
-    "digits": Preset(_few, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
+    "digits": Preset(_few, DIGITS, 10.0, 1e-5, 1437, OURS, dataset="digits"),
     "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, 0.01, "table"),
     "breast_cancer": Preset(_rows, numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
     "adult": Preset(_rows, numbers(108), 1.0, 1e-5, 32561, OURS, 0.01, "adult"),

@@ -27,7 +27,7 @@ from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
-from dpgen_jax.methods.shared.presets import GLYPHS, Preset, serving
+from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam, descend
 from dpgen_jax.nets.image import GeneratorNet
@@ -226,11 +226,10 @@ OURS = ("this library, for the autoencoder variant of Harder, Adamczewski and Pa
         "arXiv 2002.11603v1, whose settings are lost")
 
 _config = Config(batch=600, steps=350, embedding_steps=50)
-_eps10 = Preset(_config, ImageSpec(28, 28, 1, 10), 10.0, 1e-5, 60000, OURS)
+_eps10 = Preset(_config, MNIST, 10.0, 1e-5, 60000, OURS)
 
 PRESETS = {
-    "glyphs": dataclasses.replace(_eps10, spec=GLYPHS, records=30000,
-                                  dataset="glyphs"),
+    "glyphs": dataclasses.replace(_eps10, spec=GLYPHS, records=30000, dataset="glyphs"),
     "mnist-eps10": _eps10,
     "mnist-eps1": dataclasses.replace(_eps10, epsilon=1.0),
 }

@@ -27,6 +27,7 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime, require_decay, require_not_negative, require_positive
 from dpgen_jax.core.types import EMPTY, Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig
+from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.methods.shared.presets import GLYPHS, Preset, numbers
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
@@ -50,7 +51,7 @@ class Config(MethodConfig):
     iterations: int = 30
     """Sinkhorn iterations of one plan"""
     label_cost: float = 1.0
-    """cost of transport between classes, beside the mean squared difference of features"""
+    """cost of transport between classes, added to the mean squared difference of features"""
     debias: float = 0.3
     """weight of the public term by which fakes keep apart, clipped alike; 0: none"""
     sigma: float | None = None
@@ -59,7 +60,7 @@ class Config(MethodConfig):
     steps: int | None = 300
     """generator steps; found from the budget and sigma if left out"""
     ema: float = 0.99
-    """the generator that is released is a moving average of the weights; 0: the last ones"""
+    """the released generator is a moving average of the weights; 0: the last weights"""
     generator: GeneratorNet = GeneratorNet()
     g_optimiser: Adam = Adam()
 
@@ -114,9 +115,6 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
         most 2 C sqrt(B); the noise has a standard deviation of 2 C sigma for each coordinate of the
         sum. One step is one Gaussian release with mu = sqrt(B) / sigma.
 
-    Args:
-        config: The configuration, with `sigma` set, or None for no noise.
-
     Raises:
         UserError: Where the noise is larger than can be drawn for D features.
     """
@@ -166,10 +164,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     net, _ = pair(spec, config.generator, DiscriminatorNet())
     adam = config.g_optimiser.transformation()
 
-    def features(records: Records) -> Array:
-        scale = 255 if spec.dtype == "uint8" else 1
-        return records.x.reshape(len(records.y), -1).astype(jnp.float32) / scale
-
     def init(key: Array) -> Public:
         params = net.init(key)
         return Public(params, params, adam.init(params), jnp.zeros((), jnp.int32))
@@ -183,7 +177,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def answer(key: Array, unit: PyTree, records: Records, query: Query) -> Array:
         del key, unit
-        return transport_moves(config, query.fakes, query.labels, features(records), records.y)
+        x = values(records, spec).reshape(len(records.y), -1)
+        return transport_moves(config, query.fakes, query.labels, x, records.y)
 
     def absorb(key: Array, public: Public, query: Query, released: Array
                ) -> tuple[Public, Metrics]:

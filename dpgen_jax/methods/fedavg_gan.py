@@ -33,7 +33,7 @@ from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.methods.shared.dpsgd import Scorer, length, values
-from dpgen_jax.methods.shared.presets import GLYPHS, Preset, serving, stated
+from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving, stated
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import critic_loss
@@ -44,7 +44,7 @@ from dpgen_jax.nets.pair import Conv, ConvNet, Mlp, pair
 class Config(MethodConfig):
     """The configuration of Fed-Avg GAN. `steps` or `sigma` may be None: found from the budget."""
 
-    # Files of runs and releases have held this number under another name from the start.
+    # Files of runs and releases have this number under its first name.
     clients: int = dataclasses.field(default=1000, metadata={"key": "critics"})
     """clients, each with its own discriminator for a round; a public number. The records of a data
     set that does not name its clients are split over so many"""
@@ -292,12 +292,12 @@ def published(config: Config, delta: float) -> Published | None:
 # budget the total signal over noise grows with the clients that answer, and not with the rounds.
 # `-published` keep the rounds, clients and local steps of Augenstein et al., whose own noise, a
 # hundredth of the clip, promises nothing; here it is found from the budget. Where 1,000 clients
-# add the noise themselves (`federated`), epsilon 10 leaves nothing to recognise: it takes many
-# more.
+# add the noise themselves (`federated`), images at epsilon 10 show nothing: that takes many more
+# clients.
 
 AUGENSTEIN = "Augenstein et al. 2020 and its code, with noise found from the budget"
 OURS = "this library: chosen on glyphs, whose records are public"
-MNIST, FEMNIST = ImageSpec(28, 28, 1, 10), ImageSpec(28, 28, 1, 62)
+FEMNIST = ImageSpec(28, 28, 1, 62)
 
 SMALL = Config(clients=1000, client_records=30, client_steps=1, client_batch=30, client_rate=0.02,
                pool=8, steps=100, g_batch=64, g_steps=2, ema=0.9,

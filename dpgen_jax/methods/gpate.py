@@ -22,7 +22,7 @@ from typing import Any, Literal
 from dpgen_jax.accountant.published import Published, gaussians
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation import teacher_votes
-from dpgen_jax.aggregation.clip import GridMean, RowL2
+from dpgen_jax.aggregation.clip import GridMean
 from dpgen_jax.aggregation.mechanism import Bound, Mechanism, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
@@ -30,7 +30,7 @@ from dpgen_jax.aggregation.teacher_votes import ConfidentGNMax, HistogramMean, O
 from dpgen_jax.aggregation.topagg import Mean, TopKSign
 from dpgen_jax.core.config import Runtime, later, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, ImageSpec, Method, Spec, UserError
-from dpgen_jax.methods.shared import photographs
+from dpgen_jax.methods.shared import photographs, teachers
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, numbers, serving
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
@@ -83,10 +83,6 @@ class Config(TeacherConfig):
         return None if self.sigma is None else self.sigma_ratio * self.sigma
 
 
-LEVELS = 32
-"""The least number of levels of the grid of clipped projections; its step is a unit of sigma."""
-
-
 def mechanism(config: Config, spec: Spec) -> Mechanism:
     """Returns the mechanism of `config.aggregate`.
 
@@ -136,8 +132,7 @@ def _votes(config: Config, columns: int) -> OneHot:
 
 def _sum(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of clipped projections."""
-    levels = max(LEVELS, math.ceil(8 * math.sqrt(columns)))
-    bound = RowL2(config.clip, columns, config.batch, levels)
+    bound = teachers.clipped(config.clip, columns, config.batch)
     return _sum_of(config, bound, columns, GridMean(bound.grid))
 
 
@@ -168,11 +163,9 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 def _messages(config: Config, spec: Spec) -> Messages:
     """Gradients, projected or as they are; a release moves fakes by step_size of itself."""
     if config.aggregate == "topk":  # signs carry no length: fakes move by the clip
-        return Messages(lambda _, gradients: gradients,
-                        lambda _, released: config.step_size * config.clip * released)
+        return teachers.unchanged(config.step_size * config.clip)
     if not config.projection:
-        return Messages(lambda _, gradients: gradients,
-                        lambda _, released: config.step_size * released)
+        return teachers.unchanged(config.step_size)
 
     def question(key: Array) -> Array:
         whole = length(spec, config.frequencies)
@@ -233,18 +226,17 @@ OURS = "this library: chosen on public data"
 
 
 SOUND = (
-    "teachers learn from one public pool of fakes, so that no private label reaches the generator",
-    "each teacher keeps its own optimiser state, and records are dealt to teachers at random",
+    *teachers.SOUND,
     "steps are those that data-independent accounting allows; the paper's epsilon depends on votes")
-"""The lines on differences from paper and code for the sake of the guarantee."""
+"""Differences from paper and code that the guarantee needs."""
 UNPRINTED = (
     "one teacher step a round, as in the authors' code; Algorithm 1 has one for each fake",
     "a teacher's gradient is that of its mean non-saturating loss over the batch, and the "
     "generator's loss a sum over it, as in the authors' code; Algorithm 1 has the reverse",
     "latents are the authors' code's, uniform; the paper prints none")
-"""The lines on settings that the paper leaves out, or that the code has otherwise."""
+"""Settings that the paper leaves out, or that differ in the code."""
 LAYERS = "the last layers of the networks are read into the paper (nets.image), which names none"
-SEARCHED = "bins and clip are the best of Table 4, which has epsilon 1 alone"
+SEARCHED = "bins and clip are the best of Table 4, which is for epsilon 1 only"
 
 def _published(epsilon: float, spec: Spec, records: int, *, latent: int = 50,
                source: str = CODE, **fields: Any) -> Preset:

@@ -149,10 +149,8 @@ def of_photographs(small: CriticConfig, tight: CriticConfig, large_tight: Critic
                    ) -> dict[str, Preset]:
     """Returns presets of this library for CelebA and Places365.
 
-    Args:
-        small: The configuration for epsilon 10.
-        tight: That for epsilon 1 and 32 x 32 pixels.
-        large_tight: That for epsilon 1 and 64 x 64 pixels.
+    `small` is for epsilon 10, `tight` for epsilon 1 and 32 x 32 pixels, and `large_tight` for
+    epsilon 1 and 64 x 64 pixels.
     """
     made = {}
     for key, data in photographs.ALL.items():

@@ -7,7 +7,7 @@ releases the covariance within classes, pooled, and how wide each class is. This
 directions, and cells of each class, which are found on samples of what was released. The next
 rounds release the size and the mean of each cell (a step of Lloyd's algorithm). Further ones
 release its size, mean and covariance, and their average is taken. The rest is public: eigenvalues
-that noise alone could make are cut, and the covariances of cells are shrunk towards those of their
+that could be pure noise are cut, and the covariances of cells are shrunk towards those of their
 class, and these towards the pooled one. The last rounds, with `classifier`, release gradients of a
 classifier that starts on samples of the mixture (`shared.gaussians`); samples are then kept if it
 gives them their label.
@@ -57,7 +57,7 @@ from dpgen_jax.methods.shared.gaussians import (
     Sizes,
     nearest_centre,
 )
-from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset
+from dpgen_jax.methods.shared.presets import DIGITS, GLYPHS, MNIST, Preset
 from dpgen_jax.nets.frequencies import (
     frequencies,
     n_features,
@@ -175,11 +175,7 @@ def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
 
 def rounds_of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: float, rounds: int,
                          generator: Mapping[str, Callable[..., Any]]) -> Verbs:
-    """Returns the verbs of the rounds of a classifier.
-
-    Args:
-        generator: `finalize` and `sample` of the mixture, which keeps all samples.
-    """
+    """Returns the verbs of the rounds of a classifier, which starts on samples of `generator`."""
     def described(key: Array, public: Public) -> tuple[Array, Array]:
         """Features of the mixture's images, and their labels, as frequent as among the records."""
         k_model, k_labels, k_draw = jax.random.split(key, 3)
@@ -252,17 +248,17 @@ class Config(RecordUnits):
     """level from which images are counted; if left out 0 (background) for grey images and 0.5 for
     colours"""
     whitening: float = 0.25
-    """how much directions of small variance are stretched before covariances are asked for: the
+    """how much directions of small variance are stretched before covariances are released: the
     power of the variance by which they are divided"""
     trust: float = 0.7
-    """where noise is cut, in units of the largest eigenvalue that noise alone makes"""
+    """where noise is cut, in units of the largest eigenvalue of pure noise"""
     prune: float = 0.5
     """cells below this share of an average cell of their class are not sampled from"""
     warp: float = 0.1
     """each sampled image is turned, sheared, scaled and moved by a random affine map whose entries
     are up to this far from the identity's (`nets.image`): knowledge put in by hand; 0: none"""
     means: int = 1
-    """rounds that release means of cells alone, each a step of Lloyd's algorithm"""
+    """rounds that release only means of cells, each a step of Lloyd's algorithm"""
     sigma: float | None = None
     """noise multiplier: standard deviation of a round's noise over its sensitivity; found from the
     budget and steps if left out; 0: no noise, epsilon is infinite"""
@@ -297,7 +293,7 @@ def sizes(config: Config, spec: Spec) -> Sizes:
         UserError: For a table, and for more frequencies than an image has pixels.
     """
     if not isinstance(spec, ImageSpec):
-        raise UserError("this method is for images; for a table use marginals, gpate or dpmerf")
+        raise UserError("this method is for images; for a table use marginals")
     n, grey = config.n_records, spec.channels == 1
     rounds = config.steps * (2 if config.relation == Relation.ZERO_OUT else 1)
     clear = n * min(math.sqrt(rounds) / config.sigma if config.sigma else 10.0, 10.0)
@@ -361,10 +357,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 
 
 def raw(noised: Array, n_units: float) -> Array:
-    """Decodes a noisy sum as it is, in integers of the grid: float32 [1, D].
-
-    With `noised` int32 [1, D].
-    """
+    """Returns a noisy sum int32 [1, D] undecoded, in integers of the grid: float32 [1, D]."""
     del n_units
     return noised.astype(jnp.float32)
 
@@ -405,11 +398,7 @@ def generator(config: Config, spec: ImageSpec) -> dict[str, Any]:
 
 
 def with_classifier(plain: dict[str, Any]) -> dict[str, Any]:
-    """Returns `finalize` and `sample` of a mixture whose samples a classifier keeps.
-
-    Args:
-        plain: As `generator` returns them.
-    """
+    """Returns `finalize` and `sample` of a mixture whose samples a classifier selects."""
     def finalize(key: Array, public: Public) -> PyTree:
         return plain["finalize"](key, public) | {
             "features": public.classifier.mean, "classifier": public.classifier.weights}
@@ -456,8 +445,7 @@ GENERAL = "this library: sizes by formula; nothing chosen on these images"
 OTHER = "this library: sizes by formula, carried over to other data"
 
 PRESETS = {
-    "glyphs": Preset(Config(), GLYPHS, 10.0, 1e-5, 30000, GENERAL,
-                     dataset="glyphs"),
+    "glyphs": Preset(Config(), GLYPHS, 10.0, 1e-5, 30000, GENERAL, dataset="glyphs"),
     "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS, dataset="mnist"),
     "mnist-eps10": Preset(Config(warp=0.2, dimensions=60), MNIST, 10.0, 1e-5, 60000, OURS,
                           dataset="mnist"),
@@ -466,8 +454,7 @@ PRESETS = {
         60000, OURS, dataset="fashion"),
     "fashion-eps10": Preset(Config(warp=0.03, trust=0.5, whitening=0.05), MNIST, 10.0, 1e-5, 60000,
                             OURS, dataset="fashion"),
-    "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, GENERAL,
-                     dataset="digits"),
+    "digits": Preset(Config(), DIGITS, 10.0, 1e-5, 1437, GENERAL, dataset="digits"),
     **{f"images-eps{epsilon}": Preset(Config(warp=0.05), MNIST, float(epsilon), 1e-5, 1000, OTHER,
                                       dataset="images") for epsilon in (1, 10)},
 }

@@ -70,6 +70,7 @@ class Config(teachers.TeacherConfig):
     s_hidden: int = 64
     """hidden units of the student"""
     s_optimiser: Adam = Adam(2e-3)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
@@ -140,9 +141,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
     # and the generator is fitted to moved fakes; PATE-GAN replaces both.
-    base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),
-                              teachers.Messages(lambda question, gradients: gradients,
-                                                lambda question, released: released))
+    base = teachers.build_gan(config, spec, runtime, mechanism(config, spec), teachers.unchanged())
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
     columns = teachers.features(spec)
     net_s = Student(config.s_hidden, columns, spec.classes)
@@ -304,6 +303,7 @@ def _published(preset: Preset) -> Preset:
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, GLYPHS, 30000, teachers=1000, steps=40)
 _csv = _of_a_table("table", 29, 45569, 400)
+
 
 def _of_photographs() -> dict[str, Preset]:
     """CelebA and Places365, with the settings of MNIST; not tried."""

@@ -31,10 +31,10 @@ from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.teacher_votes import HistogramMean, OneHot
 from dpgen_jax.core.config import Runtime, require_decay, require_positive
-from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
-from dpgen_jax.methods.shared.presets import GLYPHS, Preset, serving
+from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving
 from dpgen_jax.methods.shared.teachers import features
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.convolution import leaky_relu
@@ -116,7 +116,6 @@ def forward(weights: Weights, x: Array, onehot: Array,
     """Runs the discriminator (leaky ReLU 0.2).
 
     Args:
-        weights: of each layer.
         x: [m, F].
         onehot: [m, C].
         shifts: added before the activations, by layer.
@@ -297,7 +296,7 @@ OURS = ("this library, for the ablation on PATE of Long et al. 2021, section 6.2
 _config = Config(batch=200, projection=1000, bins=3, clip=0.1, steps=500, ema=0.95,
                  generator=GeneratorNet(10, 256, 32), d_optimiser=Adam(2e-3),
                  g_optimiser=Adam(5e-4))
-_eps1 = Preset(_config, ImageSpec(28, 28, 1, 10), 1.0, 1e-5, 60000, OURS)
+_eps1 = Preset(_config, MNIST, 1.0, 1e-5, 60000, OURS)
 _eps10 = dataclasses.replace(
     _eps1, epsilon=10.0, config=dataclasses.replace(_config, projection=1500, clip=0.08))
 

@@ -1,7 +1,7 @@
 """Prototypes: a few synthetic images of each class, which teachers without networks move.
 
-Unit: a teacher, which keeps no state. A record teaches about one prototype only, the nearest of
-its class: a teacher has a linear discriminator for each prototype, which begins at 0 and takes one
+Unit: a teacher, which keeps no state. A record informs only one prototype, the nearest of its
+class: a teacher has a linear discriminator for each prototype, which begins at 0 and takes one
 step to tell the records nearest to the prototype from the prototype. Its gradient there points to
 the mean of these records, which is all that is computed. A network whose layers serve all classes
 would learn from a teacher's few records what records of any class have in common, and its gradient
@@ -46,7 +46,7 @@ from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Reco
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.methods.shared.low_frequencies import images_only, in_frequencies, length
 from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, serving
-from dpgen_jax.methods.shared.teachers import Messages
+from dpgen_jax.methods.shared.teachers import Messages, clipped, unchanged
 from dpgen_jax.nets import image
 from dpgen_jax.nets.adam import moving_average
 from dpgen_jax.nets.frequencies import n_frequencies
@@ -60,8 +60,6 @@ SHADES = 255
 DIGIT, BLOCK = 16, 4096
 """Shades are two digits to this base; SHADES (DIGIT - 1) BLOCK is below 2**24, up to which float32
 holds all whole numbers: sums of that many products of a shade and a digit are exact."""
-LEVELS = 32
-"""The least number of levels of the grid of clipped gradients; its step is a unit of sigma."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,8 +176,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 def _bound(config: Config, columns: int, rows: int) -> RowL2 | TopKSign:
     """The bound of a message of so many rows, each for one prototype."""
     if config.answer == "gradients":
-        levels = max(LEVELS, math.ceil(8 * math.sqrt(columns)))
-        return RowL2(config.clip, columns, rows, levels)
+        return clipped(config.clip, columns, rows)
     if config.answer == "signs":
         return TopKSign(min(config.top_k, columns), rows, clip=config.clip)
     return TopKSign(columns, rows)  # votes of 1, -1 or none on each fake
@@ -248,8 +245,7 @@ def for_numpy(config: Config, spec: Spec, model: PyTree) -> dict[str, np.ndarray
 def _messages(config: Config, spec: ImageSpec) -> Messages:
     """How a teacher's gradients become messages, and a release becomes a move of the prototypes."""
     if config.answer != "votes":
-        return Messages(lambda _, gradients: gradients,
-                        lambda _, released: config.step_size * released)
+        return unchanged(config.step_size)
     prototypes, fakes = config.images * spec.classes, n_frequencies(spec, config.frequencies)
 
     def question(key: Array) -> Array:

@@ -30,7 +30,7 @@ from dpgen_jax.core.config import Runtime, require_decay, require_positive
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, PyTree, Records, Spec, UserError
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, unraveller, values
-from dpgen_jax.methods.shared.presets import GLYPHS, MNIST, Preset, numbers, serving, stated
+from dpgen_jax.methods.shared.presets import DIGITS, GLYPHS, MNIST, Preset, numbers, serving, stated
 from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.classifiers import CNN_MIN_SIDE, max_pool
 from dpgen_jax.nets.convolution import Conv3x3
@@ -176,13 +176,10 @@ class Classifier:
     spec: Spec
 
     def __post_init__(self) -> None:
-        if not isinstance(self.spec, ImageSpec) or self.config.network == "mlp":
-            return
-        height, width = self.spec.height, self.spec.width
-        side = SMALLEST[self.config.network]
-        if min(height, width) < side:
+        side = SMALLEST.get(self.config.network, 0)
+        if isinstance(self.spec, ImageSpec) and min(self.spec.height, self.spec.width) < side:
             raise UserError(f"the network {self.config.network} needs images of at least {side} x "
-                            f"{side} pixels, got {height} x {width}; pass "
+                            f"{side} pixels, got {self.spec.height} x {self.spec.width}; pass "
                             f"{option('network', 'mlp')}")
 
     @property
@@ -312,7 +309,7 @@ DPDL = ("no private PCA comes before the network", "one clip is over all weights
 PRESETS = stated({
     "glyphs": Preset(_ours, GLYPHS, 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "digits": Preset(dataclasses.replace(_ours, network="mlp", hidden=(32,), batch=200),
-                     ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
+                     DIGITS, 10.0, 1e-5, 1437, OURS, dataset="digits"),
     "mnist-eps1": Preset(_mnist_eps1, MNIST, 1.0, 1e-5, 60000, OURS),
     "mnist-eps10": Preset(_mnist, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps0.05-published": Preset(

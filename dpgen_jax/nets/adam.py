@@ -86,7 +86,6 @@ class Adam:
 
         Args:
             final_rate: the share of the learning rate that is left after `steps` steps.
-            steps: steps in which it falls.
         """
         rate = optax.linear_schedule(self.learning_rate, self.learning_rate * final_rate, steps)
         return optax.adam(rate, self.beta1, self.beta2, self.epsilon)

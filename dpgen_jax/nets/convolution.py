@@ -128,8 +128,6 @@ def label_maps(kernel: Array, bias: Array, height: int, width: int) -> Array:
     Args:
         kernel: [5, 5, classes, c], the part of the kernel that reads the label.
         bias: [c], which is added as well: here it costs nothing.
-        height: of the output.
-        width: of the output.
 
     Returns:
         [classes, height, width, c].

@@ -199,9 +199,6 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
         linear: kernels that are normal with standard deviation 0.02.
         zeros: offsets.
         ones: scales.
-
-    Returns:
-        All arrays by name.
     """
     # Two draws for all kernels: a draw for each takes as long to compile as the training step.
     k_conv, k_linear = jax.random.split(key)
@@ -407,7 +404,6 @@ class Warped(nn.Module):
 
     Attributes:
         net: Sizes of the generator.
-        images: The generator whose images are moved.
         outside: As for `affine`.
 
     Raises:

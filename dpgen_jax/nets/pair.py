@@ -72,7 +72,6 @@ class Generator:
         module: maps (z, labels, train) to fakes, and keeps the statistics of its last call with
             train.
         release: maps (key, fakes) to records as they are released, each from its own fake only.
-        distribution: of the latents.
     """
 
     module: nn.Module

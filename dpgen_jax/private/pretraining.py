@@ -43,7 +43,6 @@ def pretrain_one(method: Method, unit: Units, records: Records) -> Units:
 
 
 def _warm_start(method: Method) -> Pretraining:
-    """Returns the pretraining of a method that has one."""
     if method.pretraining is None:
         raise ValueError("the method has no pretraining")
     return method.pretraining
@@ -86,7 +85,6 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records.
         states: Sealed states of the chunk, leaves [units of a chunk, ...].
-        span: Which units, and which steps.
 
     Returns:
         The units and the states, of the same shapes.

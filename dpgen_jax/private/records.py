@@ -102,7 +102,6 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
     """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), round the units.
 
     Args:
-        n_records: n.
         n_units: U.
         key: The secret partition key.
 
@@ -148,7 +147,6 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
     depend on k: a sum of rows would need noise in proportion to k.
 
     Args:
-        subjects: The subject of each row.
         x: The rows [n, F].
         y: Their labels int [n].
         n_units: U of the mechanism: as many as there are subjects, or fewer.
@@ -327,7 +325,6 @@ def deal(records: Private[Records], partition: Partition,
 
     Args:
         records: Sealed records [n].
-        partition: Which records each unit has.
         units: The first of the units that are wanted, and the one behind the last; None: all. What
             is wanted beyond the last unit are places without one, which get zeros.
     """

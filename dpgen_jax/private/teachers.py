@@ -228,7 +228,6 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
     """Compiles a per-device function that calls `bounded_sum`.
 
     Args:
-        local: The per-device function.
         layout: How units lie on devices.
         by_unit: For each argument, True where its leading axis is the unit axis, False where it is
             replicated.
@@ -416,7 +415,6 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
     A unit that has nothing but empty slots answers NaN, of which every bound makes 0.
 
     Args:
-        method: The method.
         unit: One unit, leaves without a unit axis.
         records: Its records: x [m, ...], y int32 [m].
         query: The query of the round.
@@ -470,12 +468,10 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
     memory at a time. Integer sums do not depend on order, so the layout cannot change the total.
 
     Args:
-        method: The method.
         layout: How units lie on devices.
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records; those of all units where units are sampled.
         private_inputs: [R / devices, ...], the secret bits of the unit in each row.
-        this: The round.
 
     Returns:
         The new units, and the sealed int32 [B, D] sum over all queried units of all devices.

@@ -440,7 +440,10 @@ def makes(spec: Spec) -> str:
         names = [column.name for column in spec.columns]
         label_of = (f"; the label is {spec.label.name}: {_few(spec.label.categories)}"
                     if spec.labelled else "")
-        return f"Rows of a table with {number(len(names))} columns: {_few(names)}{label_of}."
+        filled = [column.name for column in spec.identifiers if not column.numbered]
+        apart = ("".join(f"; {what}: {_few(columns)}" for what, columns in (
+            ("left out", spec.left_out), ("a placeholder in every row", filled)) if columns))
+        return f"Rows of a table with {number(len(names))} columns: {_few(names)}{label_of}{apart}."
     names = list(spec.class_names) or [str(i) for i in range(spec.classes)]
     colour = "grey" if spec.channels == 1 else "colour"
     return (f"Images of {spec.height} x {spec.width} pixels, {colour}, of "

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 def to_frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
     """Makes a pandas frame of codes.
 
+    Names that a caller's frame had as whole numbers (`TableSpec.numbered`) are whole numbers again.
     A column is of the type that its schema declares as `dtype`. Without one numbers are float64
     and int64 (Int64 if nullable), categories pandas' own, booleans bool (boolean if nullable),
     dates datetime64, durations timedelta64; texts are times, numbers with a unit, and identifiers.
@@ -51,7 +52,7 @@ def to_frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) 
     for identifier in spec.identifiers:
         data.insert(identifier.position, (identifier.name, strings(
             constraints.written_identifiers(identifier, first, len(y)), identifier.dtype)))
-    return pd.DataFrame(dict(data))
+    return pd.DataFrame(dict(data)).rename(columns={name: int(name) for name in spec.numbered})
 
 
 def series(column: Column, codes: np.ndarray) -> Any:
@@ -74,7 +75,9 @@ def series(column: Column, codes: np.ndarray) -> Any:
         return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
             null, _python_moments(column, codes), strict=True)], dtype=object)
     if dtype.startswith(("datetime64", "timedelta64")):
-        return pd.Series(_ticks(column, codes, dtype)).mask(null)
+        ticks = pd.Series(_ticks(column, codes, dtype)).mask(null)
+        return ticks if not column.zone else ticks.dt.tz_localize(
+            datetime.UTC).dt.tz_convert(transform.zone_of(column.zone))
     made = pd.Series(_values(column, codes, PLAIN.get(dtype, dtype)))
     return made.astype(dtype).mask(null) if dtype in PLAIN else made
 

@@ -1,6 +1,7 @@
 """Synthetic records in blocks, in memory that does not grow, and conditions on their columns.
 
-Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`. They are checked against
+Conditions are texts such as `age>=60`, `city=Rome|Oslo` and `pay=null`, of which `and` joins
+several. They are checked against
 the schema first: a condition that no record of the schema can meet is refused. Null meets no
 comparison, not even `!=`; only `=null`, and a set that names null, includes it.
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # an exported folder has this module, and no methods
 LABEL = "label"
 """The name by which conditions call the class of an image."""
 OPERATOR = re.compile(r"\s*(!=|>=|<=|==|=|>|<)\s*")
+AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 NULL, NULLS = "null", ("None", "nan", "NaT", "<NA>")
@@ -111,9 +113,9 @@ def parse_conditions(where: Where, spec: Spec) -> Conditions:
     """Reads conditions.
 
     Args:
-        where: Texts of conditions; or a dict from the names of columns to a value, to several
-            values of which one must be met, or to the text of a condition without its column, such
-            as ">=60". None stands for null.
+        where: A text of conditions, or several texts; or a dict from the names of columns to a
+            value, to several values of which one must be met, or to the text of a condition
+            without its column, such as ">=60". None stands for null.
         spec: The schema. Images have one column, `label`.
 
     Returns:
@@ -134,7 +136,7 @@ def parse_conditions(where: Where, spec: Spec) -> Conditions:
     if isinstance(texts, Mapping):
         read = [_of_value(str(name), value, columns) for name, value in texts.items()]
     else:
-        read = [_of_text(str(text), columns) for text in texts]
+        read = [_of_text(one, columns) for text in texts for one in _parts(str(text))]
     conditions = Conditions(spec, tuple(read))
     for place, column in columns.places.values():
         _require_possible(column, [c for c in conditions.all if c.place == place])
@@ -154,6 +156,19 @@ def _columns(spec: Spec) -> list[tuple[int, Column]]:
         names = spec.class_names or tuple(map(str, range(spec.classes)))
         return [(-1, Column(LABEL, "categorical", categories=names))]
     return [*enumerate(spec.columns), *([(-1, spec.label)] if spec.label.name else [])]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yields the conditions between `and`; where no operator follows, it is part of a value."""
+    pieces = AND.split(text)
+    whole = pieces[0]
+    for piece in pieces[1:]:
+        if OPERATOR.search(piece):
+            yield whole
+            whole = piece
+        else:
+            whole = f"{whole} and {piece}"
+    yield whole
 
 
 def _of_text(text: str, columns: Named) -> Condition:
@@ -193,7 +208,8 @@ def _text(value: object, column: Column) -> str:
 def _unknown(name: str, columns: Named) -> UserError:
     name, known = name.strip(), ", ".join([*columns.places][:20])
     if name in columns.identifiers:
-        return UserError(f"column {name} is an identifier, which is new in every record")
+        return UserError(f"column {name} is never read: every record has a new identifier there, "
+                         "or a placeholder")
     return UserError(f"no column is named {name!r}{nearest(name, columns.places)}; known: {known}")
 
 

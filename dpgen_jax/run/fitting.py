@@ -7,6 +7,7 @@ import math
 import typing
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.request import PARTS, Request
 from dpgen_jax.core.terms import at_most
+from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import Dataset
-from dpgen_jax.data.table import raw
+from dpgen_jax.data.table import frames, raw
 from dpgen_jax.data.table import schema as schemas
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import Release
@@ -43,7 +45,7 @@ def fit(
     y: np.ndarray | None = None,
     *,
     method: str | None = None,
-    label: str | None = None,
+    label: str | int | None = None,
     schema_share: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -51,6 +53,7 @@ def fit(
     preset: str | None = None,
     classes: int | None = None,
     schema: str | Path | Mapping[str, Any] | schemas.Schema | None = None,
+    types_declared: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     seed: int | None = None,
@@ -93,6 +96,11 @@ def fit(
             columns that it does not declare are bought under differential privacy, and the whole
             schema is kept in the run folder as schema.yaml. A schema that declares every column of
             a file is a file, too.
+        types_declared: Whether the types of a DataFrame were chosen without a look at the rows.
+            Then they are public, and need no purchase: which categories a Categorical has, and
+            their order; that a column is of truth values; the time zone of dates; the type in which
+            each column is released. pandas itself infers types from all rows, so that without this
+            word they are bought as any other entry.
         out: The run folder; by default runs/METHOD-NAME-TIME.
         resume: Whether to go on with the run in `out`, of which this call repeats the first.
         seed: Repeats a run, without a privacy claim.
@@ -134,6 +142,11 @@ def fit(
     if x is not None:
         raise UserError("data come alone, as fit(data, method=METHOD); give labels of images as "
                         "y=LABELS")
+    if hasattr(data, "columns"):  # whose names may be whole numbers
+        stated |= {name: str(stated[name]) for name in ("label", "unit")
+                   if isinstance(stated.get(name), int)}
+    if types_declared:
+        stated["schema"] = schema = _typed(data, schema, stated.get("label"))
     fields = _sorted(stated | fields, isinstance(data, str | Path))
     return _run(Request().changed(**fields), data, y, schema, verbose)
 
@@ -211,7 +224,8 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
         if wrong := next(iter(request.data.keys() - OF_FRAMES), None):
             raise UserError(f"{wrong} does not apply to a DataFrame; drop it")
         found = reading.of_table(request, raw.Table(raw.FRAME, data), declared=schema)
-        return dataclasses.replace(found, remarks=(*found.remarks, ALL_GIVEN))
+        return dataclasses.replace(found, load=partial(_named, found.load, data),
+                                   remarks=(*found.remarks, ALL_GIVEN))
     if schema is not None or request.data.keys() - {"classes"}:
         wrong = next(iter(request.data.keys() - {"classes"}), "schema")
         raise UserError(f"{wrong} is of a table, and the data are a {type(data).__name__}; give a "
@@ -223,6 +237,25 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
         raise UserError("labels are missing: give them as y=LABELS")
     return Reading(request, lambda: data_sets.from_arrays(data, y, request.data.get("classes")),
                    (ALL_GIVEN,))
+
+
+def _typed(data: Any, schema: Any, label: Any) -> Any:
+    """The schema, with what the types of a frame declare of the columns that it lacks."""
+    if not hasattr(data, "columns"):
+        raise UserError("types_declared is of a DataFrame; declare the columns of other data in a "
+                        "schema")
+    if isinstance(schema, schemas.Schema):
+        return schema  # which has every column
+    document = schemas.document(str(schema)) if isinstance(schema, str | Path) else schema
+    return frames.typed(schemas.texts(document or {}), data, label)
+
+
+def _named(load: Callable[[], Dataset], frame: Any) -> Dataset:
+    """The data set of a frame, with its names that are whole numbers."""
+    dataset = load()
+    assert isinstance(dataset.spec, TableSpec)
+    return dataclasses.replace(dataset, spec=dataclasses.replace(
+        dataset.spec, numbered=frames.numbered_names(frame)))
 
 
 class _Quiet(Notices):

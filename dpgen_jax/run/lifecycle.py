@@ -22,7 +22,7 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.presets import choice
 from dpgen_jax.presets.choice import Facts
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import follower, planning, resolve, stages
+from dpgen_jax.run import follower, forecast, planning, resolve, stages
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.planning import Log, Plan, Resolved, check, declare, plan, summary_lines
 from dpgen_jax.run.progress import Notices
@@ -55,6 +55,7 @@ def run(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices |
     """
     notices = notices or Notices()
     declared = declare(request, dataset, log)
+    forecast.say(_forecast(declared), log)
     checked = check(declared, log, notices)
     planned = plan(checked)
     follower.agree(planned)
@@ -175,12 +176,16 @@ def datasets(supposed: Supposed) -> Iterator[Dataset]:
         yield Dataset("data", one, x, np.zeros(supposed.records, np.int32), bought=bought)
 
 
-def refuse(supposed: Supposed, request_for: Callable[[Dataset], tuple[Resolved, Dataset]]) -> None:
+def refuse(supposed: Supposed, request_for: Callable[[Dataset], tuple[Resolved, Dataset]]
+           ) -> tuple[str, ...]:
     """Refuses, before anything is bought, what would be refused whatever the answer is.
 
     Args:
         supposed: The purchase, and data as they could be.
         request_for: Returns the request of a run on such data, and the data as it takes them.
+
+    Returns:
+        The forecast, as far as it is known before the purchase.
 
     Raises:
         UserError: As `planning.declare`, `planning.check` and `planning.plan`, where these refuse
@@ -191,14 +196,20 @@ def refuse(supposed: Supposed, request_for: Callable[[Dataset], tuple[Resolved, 
         try:
             request, dataset = request_for(dataset)
             request = dataclasses.replace(request, resume=False)
-            plan(check(declare(request, dataset, _silent), _silent,
-                       Notices(_silent)))
-            return
+            declared = declare(request, dataset, _silent)
+            plan(check(declared, _silent, Notices(_silent)))
+            return _forecast(declared)
         except UserError as error:
             first = first or error
-    if first is not None:
-        first.args = (f"{first} (nothing was spent)",)
-        raise first
+    assert first is not None
+    first.args = (f"{first} (nothing was spent)",)
+    raise first
+
+
+def _forecast(declared: planning.Declared) -> tuple[str, ...]:
+    """The forecast of a run of which everything that decides its noise is known."""
+    return forecast.lines(declared.request.method, declared.config, declared.dataset.spec,
+                          declared.dataset.count, declared.request.budget)
 
 
 def _supposed(made: Chosen, data: Supposed) -> str:
@@ -251,5 +262,6 @@ def rehearse(request: Resolved, dataset: Dataset, log: Log = tell, notices: Noti
         BudgetExceeded: Likewise.
     """
     declared = declare(request, dataset, log)
+    forecast.say(_forecast(declared), log)
     planned = plan(check(declared, log, notices or Notices()))
     return rehearsal_lines(planned, len(dataset.bought))

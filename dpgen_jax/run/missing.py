@@ -33,6 +33,7 @@ from dpgen_jax.data import parts
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.images import files as image_files
 from dpgen_jax.data.table import draft, parsing, raw, schema
+from dpgen_jax.data.table.columns import check_partial, is_partial, with_partial
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Dialect, Schema, declared_dialect
@@ -86,18 +87,25 @@ def undeclared_columns(table: Table, document: Any, options: DataOptions, share:
     columns = columns if isinstance(columns, dict) else {}
     dialect = declared_dialect(partial["file"]) if "file" in partial else table.dialect()
     names = table.header(dialect)
-    absent = tuple(name for name in names if name not in columns and name != options.unit)
+    parts = {name: made for name, made in columns.items() if is_partial(made)}
+    absent = tuple(name for name in names
+                   if (name not in columns or name in parts) and name != options.unit)
     if document is not None and (not absent or not columns):
         return None  # what is wrong with it is found where it is read
     for name in columns:
         if name not in names:
             raise UserError(f"{table}: column {name!r} is missing{nearest(name, names)}; it has: "
                             f"{listed(names)}")
+    for name, made in parts.items():
+        check_partial(name, made)
+    if parts:
+        partial = partial | {"columns": {
+            name: made for name, made in columns.items() if name not in parts}}
     label = _label(options.label, partial.get("label"), names, table)
     if not set(names) - {label, options.unit} or len(names) == 1:
         raise UserError(f"{table}: there is one column only, and nothing beside it to train on; "
                         f"declare it in {option('schema', 'FILE')}, or add the others")
-    return dialect, Wanted(absent, label, partial, share)
+    return dialect, Wanted(absent, label, partial, share, parts)
 
 
 def _label(stated: str | None, of_schema: object, names: list[str], table: Table) -> str | None:
@@ -229,7 +237,8 @@ class Entries(Missing):
     def _draw(self, survey: Survey, budget: Budget, root: Path, spent: Events) -> Answer:
         """Buys what is missing. Whatever the noisy answers are, it ends with a schema."""
         source, delta = Path(self.cells.source).name, budget.delta
-        document = purchase.buy_schema(self.cells, self.wanted, survey, spent, OsBits())
+        document = self._with_parts(
+            purchase.buy_schema(self.cells, self.wanted, survey, spent, OsBits()))
         cost = composition.epsilon_of(
             side_releases.purchases(schema.purchases(document["bought"])), delta)
         text = draft.render(document, source, REMARK.format(
@@ -237,14 +246,22 @@ class Entries(Missing):
         line = _said(document, self.wanted, budget, purchase.price_alone(survey, delta))
         return Answer(f"{line}; see {root / 'schema.yaml'}", files={"schema.yaml": text.encode()})
 
+    def _with_parts(self, document: Json) -> Json:
+        """The document, with the entries that are declared of columns whose others are found."""
+        columns = document["columns"]
+        return document | {"columns": columns | {
+            name: with_partial(name, columns[name], made)
+            for name, made in self.wanted.parts.items() if name in columns}}
+
     def _read(self) -> Answer:
         """Reads the entries from the records."""
         wanted, unit = self.wanted, self.options.unit
         cells = dataclasses.replace(self.cells, columns={
             name: texts for name, texts in self.cells.columns.items() if name != unit})
-        drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns"))
+        drafted = draft.draft(cells, wanted.label, wanted.declared.get("columns")).document
         entries = [*wanted.declared.get("read_from_data", []), *drafted["read_from_data"]]
-        document = wanted.declared | drafted | {"read_from_data": [*dict.fromkeys(entries)]}
+        document = self._with_parts(
+            wanted.declared | drafted | {"read_from_data": [*dict.fromkeys(entries)]})
         schema.parse(document, option("schema"))
         source = Path(self.cells.source).name
         text = draft.render(document, source, READ.format(source=source))

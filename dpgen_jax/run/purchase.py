@@ -534,12 +534,14 @@ class Wanted:
         label: The name of the label; None: rows without classes.
         declared: The document of a schema that declares the other columns.
         share: The part of epsilon, and of the Gaussian budget, that buys them.
+        parts: Entries that are declared of some of the columns.
     """
 
     columns: tuple[str, ...]
     label: str | None
     declared: Json
     share: float = SHARE
+    parts: Json = dataclasses.field(default_factory=dict)
 
     @property
     def queries(self) -> int:

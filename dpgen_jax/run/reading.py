@@ -18,7 +18,7 @@ from dpgen_jax.core.run_folder import RunFolder, go_on, read_json
 from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.data import Dataset, parts
 from dpgen_jax.data.base import locate
-from dpgen_jax.data.table import frames, raw, subjects
+from dpgen_jax.data.table import frames, patterns, raw, subjects
 from dpgen_jax.data.table import schema as schemas
 from dpgen_jax.data.table.raw import Table
 from dpgen_jax.data.table.schema import Schema
@@ -106,6 +106,9 @@ def of_table(request: Request, table: Table, rehearsing: bool = False,
         stated, str) else False
     if isinstance(stated, str) and not packaged:
         document = schemas.document(stated)
+    if isinstance(document, dict) and patterns.has_patterns(document):
+        document = table.written_out(document, (options.label, options.unit))
+        stated = document
     share = SHARE if request.schema_share is None else request.schema_share
     absent = None if packaged or declared else missing.undeclared_columns(
         table, document, options, share)

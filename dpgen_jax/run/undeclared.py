@@ -35,9 +35,9 @@ from dpgen_jax.core.run_folder import RunFolder, default_root, go_on, read_json
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Private, Spec, UserError
 from dpgen_jax.data.base import safe_name
-from dpgen_jax.data.table import schema
+from dpgen_jax.data.table import patterns, schema
 from dpgen_jax.presets.choice import Facts
-from dpgen_jax.run import lifecycle, resolve, side_releases, spending
+from dpgen_jax.run import forecast, lifecycle, resolve, side_releases, spending
 from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.resolve import Chosen
 from dpgen_jax.run.resume import create, refuse_used
@@ -101,17 +101,18 @@ def with_answer(options: Json, root: Path) -> Json:
         return options
     if not bought.is_file():
         return ({"class_names": answer.class_names} if answer.class_names else {}) | options
-    if isinstance(stated, str) and exists(stated) and _columns(stated) >= _columns(str(bought)):
+    if isinstance(stated, str) and exists(stated) and _declares(stated, str(bought)):
         return options  # the run went on with another schema, which declares every column
     return {name: value for name, value in options.items() if name != "label"} | {
         "schema": str(bought.absolute())}
 
 
-def _columns(place: str) -> set[str]:
-    """The names of the columns that a schema declares."""
-    document = schema.document(place)
-    columns = document.get("columns") if isinstance(document, dict) else None
-    return set(columns) if isinstance(columns, dict) else set()
+def _declares(place: str, bought: str) -> bool:
+    """Whether a schema declares each column of the one that was bought."""
+    names, document = schema.document(bought).get("columns", {}), schema.document(place)
+    if not isinstance(document, dict):
+        return False
+    return patterns.expanded(document, [*names]).get("columns", {}).keys() >= names.keys()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +216,10 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
     request = request.changed(out=root)
     if offer.events and not (request.resume and stored(root)):
         offer.check()
-        lifecycle.refuse(offer.supposed, functools.partial(resolve.resolved, request))
+        expected = lifecycle.refuse(
+            offer.supposed, functools.partial(resolve.resolved, request))
+        forecast.say(tuple(f"{line}, if the label has two classes" for line in expected)
+                     if offer.supposed.spec.classes > 1 else expected, tell)
     answer = _answered(missing, offer, made, request.changed(method=method), root)
     return Found(request, missing, answer)
 

@@ -1,4 +1,4 @@
-"""The attack on samples alone: a generator that copies is caught, one that does not is not."""
+"""The attack on samples only: a generator that copies is caught, one that does not is not."""
 
 import dataclasses
 
@@ -142,7 +142,7 @@ def test_a_whole_run_is_attacked(monkeypatch):
     assert [finding.claimed <= 1.0 for finding in measured] == [True] * (2
                                                                          + len(membership.ATTACKS))
     assert (f"epsilon at delta 0.0001: claimed 1, certified {measured[0].certified:.3g} from every "
-            f"released value and {measured[-1].certified:.3g} from samples alone"
+            f"released value and {measured[-1].certified:.3g} from samples only"
             ) in both.last_line
     monkeypatch.setattr(Release, "encoded", lambda self, n, seed: (
         made.dataset.x_train[:200], made.dataset.y_train[:200]))

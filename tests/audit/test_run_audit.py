@@ -178,7 +178,7 @@ EDITS = {
     "shares": (in_json("release/config.json", class_counts=[1, 2, 3]), "is that of the run"),
     "page": (lambda root: (root / "release/statement.html").write_text("0.1"), "statement.html"),
     "weights": (flipped, "generator is the one"),
-    "open": (lambda root: (root / "private").chmod(0o755), "owner alone"),
+    "open": (lambda root: (root / "private").chmod(0o755), "only their owner"),
     "picture": (hidden, "no key, path"),
     "key": (keyed, "no key, path"),
     "stray": (lambda root: (root / "release/x.txt").write_text("x"), "files of a release"),
@@ -204,7 +204,7 @@ def test_one_record_is_replaced_and_other_records_are_recognised(trained, tmp_pa
     place = f"npz:{runs.npz(tmp_path / 'a.npz', x, y)}"
     report = audit(trained, place)
     assert report.exit_code == 0, failed(report)
-    assert any("moves its own unit alone" in f.check for f in report.findings)
+    assert any("moves only its own unit" in f.check for f in report.findings)
     other = f"npz:{runs.npz(tmp_path / 'b.npz', x[::-1], y)}"
     assert [*failed(audit(trained, other))] == ["the records are those that the run began with"]
     with (tmp_path / "c.npz").open("wb") as file:  # a record within the release
@@ -218,7 +218,7 @@ def test_one_record_is_replaced_and_other_records_are_recognised(trained, tmp_pa
 def test_what_promises_nothing_or_is_not_whole_does_not_pass(trained, copy, tmp_path):
     report = audit(SEEDED)
     assert any("made from a seed" in f.detail for f in report.findings)
-    assert [*failed(report)] == ["private/ and the ledger are for their owner alone"]
+    assert [*failed(report)] == ["only their owner can read private/ and the ledger"]
     alone = audit(trained / "release")
     assert alone.exit_code == 6 and not failed(alone)
     in_json("config.json", versions={"dpgen_jax": "0.0.9"})(copy)

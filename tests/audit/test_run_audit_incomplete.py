@@ -34,7 +34,7 @@ def trained(tmp_path, compiled_once):
 def test_what_is_missing_is_no_pass(trained, tmp_path):
     """Each of these folders passed as "all checks hold"."""
     assert audit(trained).exit_code == 0, by(audit(trained), Verdict.FAILS)
-    for name, what in (("private/released.json", "cannot be told"),
+    for name, what in (("private/released.json", "is unknown"),
                        ("metrics.jsonl", "of 3 of the rounds")):
         root = tmp_path / name / "run"
         shutil.copytree(trained, root)

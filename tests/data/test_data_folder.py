@@ -115,4 +115,4 @@ def test_bad_class_names(root, names, match):
     refused(match, load, f"folder:{root}", class_names=names)
     with pytest.raises(UserError, match="--class-names has 2 names, --classes 3 was given"):
         load(f"folder:{root}", class_names="cat,dog", classes=3)
-    refused("--channels 2: give 1 for gray or 3", load, f"folder:{root}", channels=2)
+    refused("--channels 2: give 1 for grey or 3", load, f"folder:{root}", channels=2)

@@ -52,10 +52,10 @@ def test_a_frame_of_numbers_is_read_whatever_marks_texts_have():
     assert data.x_train.shape == (2, *SPEC.shape)
 
 
-def test_a_time_with_a_zone_is_not_guessed():
+def test_a_time_with_a_zone_keeps_its_offset():
     moment = pd.Timestamp("2020-02-29 08:00", tz="Europe/Rome")
-    with pytest.raises(UserError, match="f: column at has a time zone.*tz_convert"):
-        frames.cells_of_frame("f", pd.DataFrame({"at": [moment]}), None)
+    cells = frames.cells_of_frame("f", pd.DataFrame({"at": [moment]}), None)
+    assert cells.columns["at"] == ["2020-02-29 08:00:00+01:00"]
     assert transform.python_text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
 
 

@@ -283,7 +283,7 @@ def test_a_label_of_many_numbers_is_a_target_and_none_is_said(bare, muted):
 def test_what_is_accepted_is_read_and_stamped(bare):
     rows = [f"u,{row.split(',', 1)[1]}".replace(",,7,", ",x,7,") for row in ROWS]
     words = ["--label=default", "--accept-uncovered"]
-    with pytest.raises(UserError, match="column empty holds no values; remove it from the file"):
+    with pytest.raises(UserError, match="the kind of empty is still `\\?`"):
         bare(*words, rows=[row.replace(",x,7,", ",,7,") for row in rows])
     chosen = bare(*words, rows=rows)
     assert chosen.dataset.uncovered and not chosen.dataset.bought

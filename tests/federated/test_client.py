@@ -95,7 +95,7 @@ def test_a_bad_question_costs_nothing(tmp_path):
         ({"images": good + np.inf}, "images of the question is not finite"),
         ({"images": good[:-1]}, r"images of the question is float32\[3, 8\], expected"),
         ({"images": good.astype(np.float64)}, "images of the question is float64"),
-        ({"more": np.zeros(2)}, "has an array 'more' that nobody asked for")]
+        ({"more": np.zeros(2)}, "has an array 'more', which no query")]
     malformed = [
         ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
         ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),

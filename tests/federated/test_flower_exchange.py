@@ -84,7 +84,7 @@ def test_a_number_belongs_to_the_first_node_while_it_is_there(capsys):
     grid, server = exchange(twin)
     server.gather(0.1)
     assert server.members() == {0, 2}
-    assert "client 0, who is there already" in capsys.readouterr().out
+    assert "client 0, which has joined already" in capsys.readouterr().out
     grid.online.discard(10)  # it comes back as another node
     NODES[13] = 0
     try:

@@ -56,14 +56,13 @@ def test_the_list_and_the_page_say_that_a_row_was_measured_before_its_preset_cha
 
     state, sentence, done = written(same)
     assert state.startswith("measured without") and "changed" not in done
-    assert sentence == ("All results that name a configuration name the one that their preset has "
-                        "today.")
+    assert sentence == "All results that record a configuration have that of today's preset."
     state, sentence, done = written(same | {"critics": config.critics - 1})
     assert state == "measured before its preset changed" and state in done
     assert f"{state}, in the fields named: `{row.name}` (critics)." in sentence
     epochs = ROWS["gpate:appendix-g:epoch"].work.result()
     epochs.write_text((RESULTS / epochs.name).read_text())  # times, and no configuration
-    assert page.stale_sentence().endswith("Nothing is known of `epochs.json`, which name none.")
+    assert page.stale_sentence().endswith("These files record none: `epochs.json`.")
 
 
 def test_claimed_epsilons_are_what_is_recorded():

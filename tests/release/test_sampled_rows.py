@@ -24,6 +24,9 @@ ODD = dataclasses.replace(SPEC, columns=(
 @pytest.mark.parametrize(("where", "expected"), [
     ("age>=60", AGE >= 60), ("age = 60", AGE == 60), ("age=10|90", np.isin(AGE, (10, 90))),
     (["age>20", "age<=60"], (AGE > 20) & (AGE < 61)), ("age!=50", AGE != 50),
+    ("sex=f and age>=60", (SEX == 0) & (AGE >= 60)),
+    ("age > 20 AND age<=60 and mark=low|mid", (AGE > 20) & (AGE < 61) & (MARK < 2)),
+    (["sex=m", "age>20 and age<=60"], (SEX == 1) & (AGE > 20) & (AGE < 61)),
     ("age=20..60", (AGE >= 20) & (AGE <= 60)),
     ("sex=f", SEX == 0), ("sex!=f", SEX == 1), ("sex=f|m", SEX >= 0), ("mark>=mid", MARK >= 1),
     ("mark=low..mid", MARK <= 1), ("pay=null", np.isnan(PAY)), ("pay!=null", ~np.isnan(PAY)),
@@ -46,6 +49,27 @@ def test_names_and_categories_that_hold_operators(where, codes):
     assert np.flatnonzero(sampling.parse_conditions(where, ODD).met(rows)).tolist() == codes
 
 
+@pytest.mark.parametrize(("where", "codes"), [
+    ("land=Trinidad and Tobago", [0, 2]), ("land=Trinidad and Tobago and age>=60", [0]),
+    ("land=Trinidad and Tobago|Mali and age<60", [2, 3]), ("age<60 and land!=Mali", [2])])
+def test_and_within_a_category_belongs_to_it(where, codes):
+    land = Column("land", "categorical", categories=("Trinidad and Tobago", "Mali"))
+    spec = dataclasses.replace(SPEC, columns=(land, *SPEC.columns))
+    rows = np.zeros((4, 5))
+    rows[:, 0], rows[:, 1] = (0, 1, 0, 1), (70, 50, 10, 10)
+    rows[1, 1] = 60
+    assert np.flatnonzero(sampling.parse_conditions(where, spec).met(rows)).tolist() == codes
+
+
+@pytest.mark.parametrize(("where", "match"), [
+    ("sex=f and agee>=60", "no column is named 'agee', did you mean 'age'"),
+    ("sex=f and", "'f and' is no value of column sex"),
+    ("age>=60 and age<50", "no record can meet age>=60 and age<50: column age lies from")])
+def test_what_is_wrong_after_and_is_named(where, match):
+    with pytest.raises(UserError, match=match):
+        sampling.parse_conditions(where, SPEC)
+
+
 @pytest.mark.parametrize("where", ["flag=true", "flag=TRUE", {"flag": True}, {"flag": "True"}])
 def test_a_boolean_is_named_in_small_or_capital_letters(where):
     flag = Column("flag", "categorical", categories=("FALSE", "TRUE"), written="boolean")
@@ -66,7 +90,7 @@ def test_too_many_rows_for_a_pattern_are_refused_before_any_is_drawn(tmp_path):
 @pytest.mark.parametrize("where", ["case=P-1", {"case": "P-1"}])
 def test_a_condition_on_an_identifier_says_what_it_is(where):
     spec = dataclasses.replace(SPEC, identifiers=(Identifier("case", "P-#", 0),))
-    with pytest.raises(UserError, match="column case is an identifier, which is new in every rec"):
+    with pytest.raises(UserError, match="column case is never read: every record has a new id"):
         sampling.parse_conditions(where, spec)
 
 

@@ -94,9 +94,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(bought, tmp_path,
 
 
 def test_columns_that_pandas_has_lost_are_refused_before_anything_is_spent(bought, tmp_path):
-    for column in (np.full(N, 2.0**60), pd.date_range("2020", periods=N, tz="UTC")):
-        with pytest.raises(UserError, match="x"):
-            bought(frame().assign(x=column))
+    with pytest.raises(UserError, match="column x: 1152921504606846976 may be another whole"):
+        bought(frame().assign(x=np.full(N, 2.0**60)))
     assert not list(tmp_path.glob("run*"))
 
 

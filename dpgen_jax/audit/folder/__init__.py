@@ -24,9 +24,9 @@ from dpgen_jax.release import contents
 from dpgen_jax.version import __version__
 
 LIMITS = (
-    "a ledger and a configuration that were forged together, with all that speaks of them: the "
-    "chain is no signature",
-    "code that drew or added another noise than its own mechanism says: `audit METHOD` attacks "
+    "a ledger and a configuration that were forged together, with all files that refer to them: "
+    "the chain is not a signature",
+    "code that drew or added other noise than its mechanism states: `audit METHOD` attacks "
     "that, and `audit --faults` shows what it would catch",
     "bits of noise that were used twice in purchases, or in what was published after the run: no "
     "digests of them are kept",
@@ -70,7 +70,7 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     if place is not None and folder.whole:
         words = replay.on_data(folder, place, options, findings)
     else:
-        limits.append("whether one record moves its own unit alone"
+        limits.append("whether one record moves only its own unit"
                       + f": name {option('dataset')}" * folder.whole)
     _release(folder, findings, same, words)
     curves = _curves(folder, findings, same, seconds)
@@ -99,7 +99,7 @@ def _same_version(folder: Folder, findings: Findings) -> bool:
         findings.unchecked(
             "the run was made by this version",
             f"it was made by version {folder.version or 'unknown'}, and this is {__version__}: "
-            "only that version knows what its mechanism costs; that is no pass")
+            "only that version can compute what its mechanism costs; this does not count as a pass")
         return False
     why = reading.attempt(lambda: folder.mechanism)
     findings.found("the mechanism of config.json can be built", not why,
@@ -112,8 +112,8 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
     if not spending.chained(folder, findings):
         return []
     if folder.in_use:
-        findings.unchecked("the run has ended", "a process goes on with it: what is checked here "
-                           "is the run as far as it came")
+        findings.unchecked("the run has ended", "another process continues it: this audit checks "
+                           "the run up to now")
     if same:
         spending.of_this_run(folder, findings)
         spending.as_the_mechanism_says(folder, findings)
@@ -137,8 +137,9 @@ def _purchased(folder: Folder, findings: Findings) -> list[str]:
     spending.purchases_alone(folder, findings)
     unseen = spending.journalled(folder, findings)
     findings.unchecked(
-        "the run is finished", "it has bought what nobody declared of its data, and nothing was "
-        "trained yet", "a process goes on with it" if folder.in_use else go_on(folder.root))
+        "the run is finished",
+        "it has bought the undeclared columns or classes of its data, and has not trained yet",
+        "another process continues it" if folder.in_use else go_on(folder.root))
     return [unseen] * bool(unseen)
 
 
@@ -151,8 +152,8 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
         findings.add(
             "the client promises something", Verdict.HOLDS if sound else Verdict.UNCHECKED,
             f"epsilon {at_most(epsilon)} at delta {budget.get('delta')} to its own records"
-            if sound else
-            "its noise is made from a seed, or its epsilon is infinite; that is no pass")
+            if sound else "its noise is made from a seed, or its epsilon is infinite; this does "
+            "not count as a pass")
         return
     if not folder.released:
         findings.unchecked("the run is finished", "it has no release, and promises nothing yet",

@@ -129,11 +129,11 @@ def kept_private(folder: Folder, findings: Findings) -> None:
     """Checks that nobody but its owner can read what is private to a run or a client."""
     private = folder.files.private
     if not private.is_dir():
-        findings.found("private/ is there, and for its owner alone", False,
-                       "it is missing: the run cannot be checked further, nor gone on with")
+        findings.found("private/ is there, and only its owner can read it", False,
+                       "it is missing: the run cannot be checked further, nor resumed")
         return
     if WINDOWS:
-        findings.unchecked("private/ and the ledger are for their owner alone", "on Windows the "
+        findings.unchecked("only their owner can read private/ and the ledger", "on Windows the "
                            "folder in which the run lies decides who may read it")
         return
     # Files of an unfinished checkpoint, which others cannot enter, get their modes at the end.
@@ -149,7 +149,7 @@ def kept_private(folder: Folder, findings: Findings) -> None:
                 wrong.append(f"{name} is another's, or a link")
             elif file.st_mode & 0o077:
                 wrong.append(f"{name} has mode {stat.S_IMODE(file.st_mode):04o}")
-    findings.found("private/ and the ledger are for their owner alone", not wrong,
+    findings.found("only their owner can read private/ and the ledger", not wrong,
                    "; ".join(wrong[:6]) or "modes 0700 and 0600 throughout" + bool(inside) * (
                        ", but within an unfinished checkpoint, which has 0700"))
 
@@ -160,7 +160,7 @@ def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> No
     known = (MAY_HOLD | {"audit"}) if not folder.whole else MAY_HOLD
     odd = [str(path.relative_to(folder.release)) for path in names
            if path.is_symlink() or str(path.relative_to(folder.release)) not in known]
-    findings.found("the release holds the files of a release alone", not odd, (
+    findings.found("the release has only the files of a release", not odd, (
         f"{', '.join(odd[:5])}: nothing that training puts there") if odd else
         f"{len(names)} files")
     words, skipped = _secrets(folder)

@@ -32,7 +32,7 @@ def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
              for name, other in (("method", folder.config["method"]),
                                  ("package_version", folder.version))
              if privacy.get(name) != other]
-    findings.found("privacy.json and config.json speak of one release", not wrong,
+    findings.found("privacy.json and config.json describe the same release", not wrong,
                    "; ".join(wrong))
     if same:
         _costs(folder, findings)
@@ -56,7 +56,7 @@ def _costs(folder: Folder, findings: Findings) -> None:
         wrong.append(f"{privacy['steps']} steps cost epsilon {at_most(needed)}, and {claimed} "
                      "is stated")
     findings.found("privacy.json charges at least what the mechanism of config.json costs",
-                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
+                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps cost "
                    f"epsilon {at_most(needed)} of {claimed}")
 
 
@@ -65,14 +65,15 @@ def stated(folder: Folder, findings: Findings) -> None:
     valid = statements.of(folder.statement).kind == "valid"
     findings.add("privacy.json promises something",
                  Verdict.HOLDS if valid else Verdict.UNCHECKED,
-                 statements.line(folder.statement) + "; that is no pass" * (not valid))
+                 statements.line(folder.statement)
+                 + "; this does not count as a pass" * (not valid))
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
     """Compares privacy.json with what the ledger and config.json of a run imply."""
     written = read_json(folder.release / "privacy.json")
     book = next((book for book in (folder.book, *folder.book.earlier())
-                 if _speaks_of(folder.statement, book)), folder.book)
+                 if _may_belong(folder.statement, book)), folder.book)
     expected = to_json(_expected(folder, book))
     wrong = [f"{name} is {_short(written.get(name))}, ledger and configuration give "
              f"{_short(expected.get(name))}" for name in {**expected, **written}
@@ -91,7 +92,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
                          ": it is the one that was written" if known else ""))
 
 
-def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
+def _may_belong(statement: dict[str, Any], book: Book) -> bool:
     """Whether a statement may belong to a ledger, by fields that are fast to compare."""
     targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
     between = statements.between_hosts(book.account.processes)
@@ -102,7 +103,7 @@ def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
 
 def _steps(folder: Folder, findings: Findings, book: Book) -> None:
     """Compares the steps of a statement with rounds and checkpoints; reports any later ones."""
-    check = "privacy.json speaks of steps that were charged"
+    check = "the steps in privacy.json were charged"
     made, charged = folder.statement.get("steps", 0), book.account.steps
     taken = checkpoint.steps(folder.files.checkpoints)
     last = taken[-1] if taken and not folder.of_server and book is folder.book else made
@@ -133,7 +134,7 @@ def as_written(folder: Folder, findings: Findings) -> bool:
     if known is None:
         findings.unchecked(what, f"{path.name} in private/, which has the digests of the statement "
                            "and of the generator, is missing or of an earlier version: whether "
-                           "both are those of this run cannot be told")
+                           "both are those of this run is unknown")
         return False
     digest = _digest(folder, "privacy.json")
     findings.found(what, digest in known,
@@ -253,7 +254,7 @@ def _for_people(folder: Folder, findings: Findings) -> None:
             "the texts of the release say what privacy.json says",
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
             "this version cannot make anew",
-            "read its epsilon beside that of privacy.json. A resume writes README.txt and "
+            "compare its epsilon with that of privacy.json. A resume writes README.txt and "
             "statement.html: " + (go_on(folder.root) if folder.whole else "ask whoever trained it"))
         return
     texts = {name: text for name, text in load(folder.release).stated().items()

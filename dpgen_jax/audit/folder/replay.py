@@ -33,7 +33,7 @@ from dpgen_jax.private.records import Partition
 from dpgen_jax.release import contents
 from dpgen_jax.run import planning, reading
 
-CHANGED, BESIDE, ROUNDS = 3, 2, 2
+CHANGED, OTHERS, ROUNDS = 3, 2, 2
 """Records that are changed one after the other, units visited in addition to theirs, and rounds of
 each visit."""
 SEARCHED = 40
@@ -50,16 +50,16 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
         folder: The folder of a run.
         place: The data set, as `data.load` takes it.
         options: How it is read, where that differs from how the run read it.
-        findings: The findings, which become more.
+        findings: The findings, to which this adds.
 
     Returns:
-        What may not stand in the release: some records, and names of subjects.
+        What must not be in the release: some records, and names of subjects.
 
     Raises:
         UserError: Data that cannot be read.
     """
     if folder.of_server:
-        findings.unchecked("one record moves its own unit alone", "a server has no records",
+        findings.unchecked("one record moves only its own unit", "a server has no records",
                            "audit the folders of its clients")
         return []
     dataset, config = as_read(folder, place, options)
@@ -105,7 +105,7 @@ def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findi
              "data_notes": (list(dataset.notes), folder.config.get("data_notes")),
              "records": (who.counts.get("records"), folder.config.get("records"))}
     wrong = [name for name, (one, other) in pairs.items() if one != other]
-    findings.found("config.json says of the data what the loader says", not wrong,
+    findings.found("config.json describes the data as the loader does", not wrong,
                    f"{', '.join(wrong)} differ" if wrong else "schema, number, and notes")
 
 
@@ -133,8 +133,8 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
     for record in (int(filled[secrets.randbelow(len(filled))]) for _ in range(CHANGED)):
         other = _dealt(neighbour(dataset, record), config, method, key)
         owners = set(np.flatnonzero((first[0].index == record).any(1)).tolist())
-        beside = {secrets.randbelow(method.mechanism.n_units) for _ in range(BESIDE)}
-        for moved in interference.moved(visit, first[1], other[1], sorted(owners | beside),
+        others = {secrets.randbelow(method.mechanism.n_units) for _ in range(OTHERS)}
+        for moved in interference.moved(visit, first[1], other[1], sorted(owners | others),
                                        private_input):
             changed = moved.state or moved.squared
             moved_at_all, most = moved_at_all + bool(changed), max(most, moved.squared)
@@ -146,7 +146,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
         if not np.array_equal(np.delete(first[0].index, sorted(owners), 0),
                               np.delete(other[0].index, sorted(owners), 0)):
             wrong = wrong or "records of other units were dealt anew"
-    findings.found("one record moves its own unit alone, within the bound", not wrong, wrong or (
+    findings.found("one record moves only its own unit, within the bound", not wrong, wrong or (
         f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
         f"differed, by at most {most} of {limit} (squared); nothing else is given records"))
 

@@ -277,7 +277,9 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
     if used and (not places or exists(used)):
         places.append(used)
     for place in places:
-        found.append(schema.read(place).bought)
+        document = schema.document(place)  # whose columns may be declared together
+        found.append(tuple(schema.purchases(
+            document.get("bought", []) if isinstance(document, dict) else None)))
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the schema that was bought is not at hand, as it was declared in Python")
     return found
@@ -322,7 +324,7 @@ def _metrics(folder: Folder, findings: Findings) -> None:
     without = settled(folder.book) - max(rows, default=0)
     if without > 0 and not wrong:
         findings.unchecked(check, f"of {without} of the rounds that were made it has no row: what "
-                           "they released cannot be told")
+                           "they released is unknown")
     elif rows or wrong:
         findings.found(check, not wrong, wrong or looked)
 
@@ -451,7 +453,7 @@ def _votes(folder: Folder, findings: Findings) -> None:
     kept = kept_votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
     if kept < settled(folder.book):
         findings.unchecked(check, f"it holds votes of {kept} rounds, and {settled(folder.book)} "
-                           "were made: what they answered cannot be told")
+                           "were made: what they answered is unknown")
         return
     account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"

@@ -49,7 +49,7 @@ class Form:
     """The form that image files are brought to.
 
     Attributes:
-        channels: 1 or 3, to which images are converted; None for 1 if all files are gray, else 3,
+        channels: 1 or 3, to which images are converted; None for 1 if all files are grey, else 3,
             which is then `uncovered`.
         image_size: Pixels on a side of the square that each is made; None if all share one shape,
             which is then `uncovered`.
@@ -83,12 +83,12 @@ class Form:
                             "files", f"--image-size {min(height, width)}")
 
 
-DEEP = ("I;16", "I;16B", "I;16L", "I;16N")  # gray of 12 or 16 bits
-GRAY = ("1", "L", "LA", *DEEP)
+DEEP = ("I;16", "I;16B", "I;16L", "I;16N")  # grey of 12 or 16 bits
+GREY = ("1", "L", "LA", *DEEP)
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF")
 """The formats that are read, whatever the name of a file ends with: others may start programs."""
-MODES_READ = {*GRAY, "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
-"""The modes of Pillow that become gray or RGB by a fixed rule; of floats and of whole numbers of 32
+MODES_READ = {*GREY, "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
+"""The modes of Pillow that become grey or RGB by a fixed rule; of floats and of whole numbers of 32
 bits none is known, since they have no fixed range."""
 TIFF_BITS, TIFF_ZERO = 258, 262
 """The tags of TIFF for the bits of a channel, and for what 0 means: 0 where it is white."""
@@ -115,7 +115,7 @@ def decoded_pixels(path: Path, mode: str, form: Form, shape: tuple[int, ...] | N
                    ) -> np.ndarray:
     """Decodes a file as an upright image uint8 [H, W, ch], by the same rules for all files.
 
-    A channel of 16 bits keeps its high 8, in gray as in colour; what is transparent is laid over
+    A channel of 16 bits keeps its high 8, in grey as in colour; what is transparent is laid over
     the background.
 
     Args:
@@ -143,10 +143,10 @@ def decoded_pixels(path: Path, mode: str, form: Form, shape: tuple[int, ...] | N
     return array.reshape(*array.shape[:2], -1)
 
 
-def is_gray(path: Path) -> bool:
-    """Returns whether an image is gray, by its header only; `Unreadable` where it is no image."""
+def is_grey(path: Path) -> bool:
+    """Returns whether an image is grey, by its header only; `Unreadable` where it is no image."""
     with _opened(path) as image:
-        return image.mode in GRAY
+        return image.mode in GREY
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def _fault(image: Image.Image) -> str:
     """Returns why no fixed rule makes one image of 8 bits of a file; empty where one does."""
     if image.mode not in MODES_READ:
         return (f"has pixels of the mode {image.mode}, which no fixed rule brings to 8 bits: save "
-                "it as gray or RGB with 8 or 16 bits a channel")
+                "it as grey or RGB with 8 or 16 bits a channel")
     if getattr(image, "is_animated", False) and image.format != "MPO":  # a photo with its preview
         return "holds several images: save one of them as a file of its own"
     if (image.format == "PNG" and image.mode in ("L", "RGB") and "transparency" in image.info
@@ -194,14 +194,14 @@ def _opaque(image: Image.Image, background: Background) -> Image.Image:
 
 
 def _of_high_bits(image: Image.Image, background: Background) -> Image.Image:
-    """Returns the high 8 bits of gray pixels, as Pillow reads channels of 16 bits in colour."""
+    """Returns the high 8 bits of grey pixels, as Pillow reads channels of 16 bits in colour."""
     values, tags = np.asarray(image), getattr(image, "tag_v2", {})
-    gray = (values >> (4 if tags.get(TIFF_BITS) == (12,) else 8)).astype(np.uint8)
+    grey = (values >> (4 if tags.get(TIFF_BITS) == (12,) else 8)).astype(np.uint8)
     if tags.get(TIFF_ZERO) == 0:  # which Pillow minds in images of 8 bits only
-        gray = 255 - gray
+        grey = 255 - grey
     if "transparency" in image.info:
-        gray[values == image.info["transparency"]] = 255 if background == "white" else 0
-    return Image.fromarray(gray)
+        grey[values == image.info["transparency"]] = 255 if background == "white" else 0
+    return Image.fromarray(grey)
 
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
@@ -313,7 +313,7 @@ def _blocks(files: Sequence[Path | None], form: Form) -> Iterator[Decoded]:
     mode, faults, left_out = MODES.get(form.channels), [], 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if mode is None:
-            look = partial(_tried, is_gray)
+            look = partial(_tried, is_grey)
             mode = "RGB" if False in list(pool.map(look, files)) else "L"  # looks at every file
         shape = _shape(files, form, mode)
         needs = base.require_mapped_memory if len(files) >= MANY else require_memory

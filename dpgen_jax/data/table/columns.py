@@ -59,13 +59,18 @@ KINDS: dict[str, Kind] = {
     "codes": Kind("ordinal", CATEGORY, ("other",), "codes"),
     "boolean": Kind("categorical", (), CATEGORY, "boolean"),
     "date": Kind("integer", NUMBER, ("special", "format"), "date"),
-    "datetime": Kind("continuous", NUMBER, ("special", "format"), "datetime"),
+    "datetime": Kind("continuous", NUMBER, ("special", "format", "zone"), "datetime"),
     "time": Kind("continuous", (), ("special", "format", *NUMBER), "time"),
     "duration": Kind("continuous", NUMBER, ("special", "scale", "format"), "duration")}
-IDENTIFIER = "identifier"
-KNOWN = (*KINDS, IDENTIFIER)
-TEXT_ENTRIES = ("other", "format", "scale", "decimals", *MARKS, "odd", "dtype")
-ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, *TEXT_ENTRIES, "special", "pattern")
+IDENTIFIER, TEXT, LEFT_OUT = "identifier", "text", "left_out"
+UNREAD = (IDENTIFIER, TEXT, LEFT_OUT)
+"""The kinds of columns whose cells are never read."""
+KNOWN = (*KINDS, *UNREAD)
+UNDECIDED = "?"
+"""The kind, in a draft, of a column for which nothing was found."""
+TEXT_ENTRIES = ("other", "format", "zone", "scale", "decimals", *MARKS, "odd", "dtype")
+ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, *TEXT_ENTRIES, "special", "pattern",
+           "placeholder")
 MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
 PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
@@ -73,13 +78,13 @@ TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 BOOLEAN = ["false", "true"]
 SPACE = "space"
 """The name of a space between thousands, which a schema's texts do not end in."""
-DIRECTIVES = frozenset("YymdjbBHIMSpf")
+DIRECTIVES = frozenset("YymdjbBHIMSpfz")
 """The letters after % that a format of dates and times may have."""
 DURATIONS = ("H:MM:SS", "HH:MM:SS", "H:MM", "HH:MM", "M:SS", "MM:SS")
 
 
 def column(name: str, entries: Any) -> Column:
-    """Returns a column, whose kind is no `identifier`, of its entries: texts and lists of texts."""
+    """Returns a column, whose cells are read, of its entries: texts and lists of texts."""
     kind = kind_of(name, entries)
     _check_keys(name, kind, entries)
     nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
@@ -103,14 +108,51 @@ def column(name: str, entries: Any) -> Column:
     return made
 
 
-def identifier(name: str, entries: Mapping[str, Any], position: int) -> Identifier:
-    """Returns the identifier of its entries, at its place among all columns."""
+def is_partial(entries: object) -> bool:
+    """Returns whether the entries of a column leave the rest to be bought."""
+    return isinstance(entries, dict) and "kind" not in entries and entries.keys() <= {
+        "zone", "dtype"}
+
+
+def check_partial(name: str, entries: Mapping[str, Any]) -> None:
+    """Checks the entries of a column whose other ones are to be bought."""
+    if "zone" in entries:
+        _check_zone(name, entries["zone"])
+    if entries.get("dtype", "str") not in TYPES:
+        raise UserError(f"column {name}: dtype is {entries['dtype']!r}; known: {listed(TYPES)}")
+
+
+def with_partial(name: str, bought: Json, entries: Mapping[str, Any]) -> Json:
+    """Returns the bought entries of a column, with the declared ones that it can have."""
+    made, zone = dict(bought), entries.get("zone", "")
+    if zone and made["kind"] == "datetime":
+        made |= {"zone": zone, "format": re.sub("Z$", transform.ZONE, made["format"])}
+    made.pop("dtype", None)
+    dtype = declared_type(column(name, made), entries.get("dtype", ""))
+    return made | ({"dtype": dtype} if dtype else {})
+
+
+def unread(name: str, entries: Mapping[str, Any], position: int) -> Identifier | None:
+    """Returns the column of its entries, whose cells are never read; None where it is left out.
+
+    Args:
+        name: The name of the column.
+        entries: Its entries, of a kind of `UNREAD`.
+        position: Its place among all columns of a release.
+    """
+    kind = kind_of(name, entries)
+    allowed = {IDENTIFIER: ("pattern", "dtype"), TEXT: ("placeholder", "dtype"), LEFT_OUT: ()}[kind]
     for key in entries:
-        if key not in ("kind", "pattern", "dtype"):
-            raise UserError(f"column {name}: {key} does not belong to a column of kind identifier, "
+        if key not in ("kind", *allowed):
+            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}, "
                             "whose cells are never read; remove it or change the kind")
-    text = entries.get("pattern", "")
-    if not isinstance(text, str) or not re.search("[#@]", text):
+    if kind == LEFT_OUT:
+        return None
+    text = entries.get(allowed[0], "")
+    if kind == TEXT and (not isinstance(text, str) or not text or re.search("[#@]", text)):
+        raise UserError(f"column {name}: placeholder is {text!r}; write the text that stands in "
+                        "every synthetic row, without # and @, as (note)")
+    if kind == IDENTIFIER and (not isinstance(text, str) or not re.search("[#@]", text)):
         raise UserError(f"column {name}: pattern is {text!r}; write one with # for each digit and "
                         "@ for each capital letter, as P-#####")
     return Identifier(name, text, position,
@@ -156,7 +198,10 @@ def format_fields(name: str, kind: str, entries: dict[str, str]) -> Json:
     if kind in transform.DEFAULTS:
         form = entries.get("format", transform.DEFAULTS[kind])
         _check_format(name, kind, form)
-        return {"written": kind, "format": form, "scale": scale}
+        zone = entries.get("zone", "UTC" if form.endswith(transform.ZONE) else "")
+        if "zone" in entries:
+            _check_zone(name, zone)
+        return {"written": kind, "format": form, "scale": scale, "zone": zone}
     decimals = transform.number(entries.get("decimals", "-1"))
     if decimals not in range(16) and "decimals" in entries:
         raise UserError(f"column {name}: decimals is {entries['decimals']!r}; give 0 to 15")
@@ -173,6 +218,12 @@ def format_fields(name: str, kind: str, entries: dict[str, str]) -> Json:
     return {"scale": scale, "decimals": int(decimals or 0), "marks": mark + thousands, "unit": unit}
 
 
+def _check_zone(name: str, zone: object) -> None:
+    if not isinstance(zone, str) or transform.zone_of(zone) is None:
+        raise UserError(f"column {name}: zone is {zone!r}; write a zone of the tz database, as "
+                        "Europe/Berlin, or an offset, as +01:00")
+
+
 def _check_format(name: str, kind: str, form: str) -> None:
     if kind == "duration":
         if form not in DURATIONS:
@@ -184,12 +235,14 @@ def _check_format(name: str, kind: str, form: str) -> None:
         {*re.findall(r"%-.?", form)} <= {*transform.UNPADDED})
     day = {"Y", "y"} & {*letters} and {"m", "b", "B", "j"} & {*letters}
     hour = {"H", "I"} & {*letters}
-    lacks = (kind != "time" and not day) or (kind != "date" and not hour)
+    lacks = (kind != "time" and not day) or (kind != "date" and not hour) or (
+        "z" in letters and (kind != "datetime" or not form.endswith(transform.ZONE)))
     if not is_known or lacks or ("I" in letters) != ("p" in letters) or (kind == "date" and hour):
         parts = {"date": "a year and a month, and no hour", "time": "an hour",
                  "datetime": "a year, a month and an hour"}[kind]
         raise UserError(f"column {name}: format is {form!r}; it is made of %Y %m %d %H %M %S, and "
-                        f"of %y %b %B %j %I %p %f %-d %-m %-H, and a {kind} has {parts}")
+                        f"of %y %b %B %j %I %p %f %-d %-m %-H, and a {kind} has {parts}; %z, "
+                        "the offset of a time zone, is the end of a datetime")
 
 
 def distinguishable(low: float, high: float) -> bool:
@@ -297,12 +350,14 @@ def is_declarable(made: Column) -> bool:
                 for value in (made.low, made.high, *made.special)]
         entries = {"kind": kinds[0], "nullable": str(made.nullable), "min": ends[0],
                    "max": ends[1], "special": ends[2:], "categories": list(made.categories),
-                   "scale": made.scale, "format": made.format, "unit": made.unit,
+                   "scale": made.scale, "format": made.format, "zone": made.zone,
+                   "unit": made.unit,
                    "decimals": str(made.decimals), "decimal_mark": made.marks[:1],
                    "thousands": made.marks[1:], "dtype": made.dtype}
+        empty = {"decimals": "-1", "dtype": "", "zone": ""}
         return column(made.name, {
-            key: entries[key] for key in KINDS[kinds[0]].entries if key in entries
-            and (key, entries[key]) not in (("decimals", "-1"), ("dtype", ""))}) == made
+            key: entries[key] for key in KINDS[kinds[0]].entries
+            if key in entries and entries[key] != empty.get(key)}) == made
     except (UserError, IndexError, ValueError, OverflowError, KeyError):
         return False
 
@@ -319,6 +374,9 @@ PLAIN = {masked: name for name, masked in WITH_NULLS.items()}
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Parts of a second."""
 TEXTS = ("str", "string")
+TYPES = (*TEXTS, "category", *WHOLE, *FLOATS, *WITH_NULLS.values(), "bool", "date", "time",
+         *(f"{name}64[{part}]" for name in ("datetime", "timedelta") for part in TICKS))
+"""All types, but for those of categories that are numbers."""
 FEWEST = 256
 """The fewest values of a float type between the bounds of a column."""
 LAST_NANOSECOND = 2**63 / 10**9  # seconds since 1970

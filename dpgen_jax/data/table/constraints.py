@@ -568,7 +568,7 @@ def written_identifiers(identifier: Identifier, first: int, n: int) -> list[str]
 def require_identifiers(identifier: Identifier, n: int) -> None:
     """Refuses more rows of a whole table than a pattern has identifiers."""
     most = math.prod(map(len, _signs(identifier)))
-    if n > most:
+    if n > most and identifier.numbered:
         raise UserError(f"column {identifier.name}: the pattern {identifier.pattern!r} has "
                         f"{most:,} identifiers, and {n:,} are needed; sample fewer rows, or "
                         "declare a longer one")

@@ -6,6 +6,7 @@ A draft marks every entry that was read from private records. If an entry is rep
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -21,8 +22,17 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
-from dpgen_jax.data.table import columns, schema, transform
-from dpgen_jax.data.table.columns import IDENTIFIER, NULLS, SPACE, column, distinguishable
+from dpgen_jax.data.table import columns, patterns, schema, transform
+from dpgen_jax.data.table.columns import (
+    IDENTIFIER,
+    LEFT_OUT,
+    NULLS,
+    SPACE,
+    UNDECIDED,
+    UNREAD,
+    column,
+    distinguishable,
+)
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import ENCODING
 
@@ -47,31 +57,105 @@ MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (
 """The marks that are tried: of decimals, and between thousands."""
 
 
-def drafted_entries(name: str, texts: list[str], is_label: bool, dtype: str = "") -> Json:
+@dataclasses.dataclass(frozen=True)
+class Remark:
+    """Why a column is drafted as it is, and what else could be written.
+
+    Attributes:
+        why: The reason; it may quote the cells.
+        instead: Entries of the column, as a schema has them.
+    """
+
+    why: str
+    instead: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Drafted:
+    """A draft.
+
+    Attributes:
+        document: The document of the schema.
+        remarks: On columns that are undecided or never read, by name.
+    """
+
+    document: Json
+    remarks: Mapping[str, Remark] = dataclasses.field(default_factory=dict)
+
+    @property
+    def undecided(self) -> list[str]:
+        """The names of the columns whose kind is still `?`."""
+        return [name for name, made in self.document["columns"].items()
+                if made["kind"] == UNDECIDED]
+
+    def condensed(self) -> Drafted:
+        """Returns the draft with many numbered columns that are alike declared by one range."""
+        return dataclasses.replace(self, document=patterns.condensed(self.document))
+
+    def lines(self) -> list[str]:
+        """Returns lines on what was read from the records, bought, left out, and is undecided."""
+        any_kind = {"kind": "categorical", "categories": ["a", "b"]}
+        made = schema.parse(self.document | {"columns": {
+            name: any_kind if entries["kind"] == UNDECIDED else entries
+            for name, entries in self.document["columns"].items()}}, "the draft")
+        lines = [f"not covered by epsilon: {entry.what}" for entry in made.uncovered]
+        if left_out := [name for name in made.spec.left_out if name in self.remarks]:
+            lines.append(f"left out, by the look of their cells: {listed(left_out)}")
+        if names := self.undecided:
+            lines.append(f"undecided: {listed(names)}; each has kind: \"?\", the reason and "
+                         "suggestions, and training refuses the schema until you write its entries")
+        return [*lines, *made.notes]
+
+
+Entries = Json | tuple[Json, Remark]
+"""The entries of a column, with a remark where there is one."""
+
+
+def _undecided(why: str, *instead: str) -> Entries:
+    return {"kind": UNDECIDED}, Remark(why, instead)
+
+
+def drafted_entries(texts: list[str], is_label: bool, dtype: str = "") -> Entries:
     """Drafts the entries of a column from its cells.
 
     The label is a category whatever it looks like. `dtype` is the type in which the column came,
-    where it has one (`columns`). A UserError where a column has no values, or is free text, or a
-    label with empty cells.
+    where it has one (`columns`).
     """
     present = [text for text in texts if text not in NULLS]
-    if not present or (is_label and len(present) < len(texts)):
-        raise UserError(f"column {name} holds empty cells; every row needs its class" if present
-                        else f"column {name} holds no values; remove it from the file")
     if is_label:
-        if len(set(present)) > MAX_CATEGORIES:
-            raise UserError(f"column {name} holds {len(set(present))} different texts, and a draft "
-                            f"has at most {MAX_CATEGORIES} classes; leave out {option('label')} "
-                            f"and declare targets: [{name}] if it is a number to predict, or write "
-                            "its schema")
-        return {"kind": "categorical", "categories": ordered(present)}
-    made = _of_present(name, present, dtype)
-    if made["kind"] == "identifier":
+        return _of_label(present, len(texts))
+    if not present:
+        return _undecided("no values", f"{{kind: {LEFT_OUT}}}",
+                          "{kind: categorical, categories: [A, B], nullable: true}")
+    made = _of_present(present, dtype)
+    if isinstance(made, tuple) or made["kind"] in UNREAD:
         return made
     return {**made, "nullable": "true" if len(present) < len(texts) else "false"}
 
 
-def _of_present(name: str, texts: list[str], dtype: str) -> Json:
+def _of_label(present: list[str], rows: int) -> Entries:
+    """Drafts the classes of a label."""
+    classes = ordered(present)
+    if len(classes) > MAX_CATEGORIES:
+        return _undecided(f"{len(classes)} different texts, and a draft has at most "
+                          f"{MAX_CATEGORIES} classes",
+                          "{kind: categorical, categories: {file: CLASSES.txt}}",
+                          "{kind: integer, min: 0, max: 9}, with `targets` in place of `label`")
+    if len(classes) < 2:
+        return _undecided(f"{len(classes)} class; a label has 2 at least",
+                          "{kind: categorical, categories: [A, B]}",
+                          f"{{kind: {LEFT_OUT}}}, without `label`")
+    if len(present) < rows:
+        listed_ = _value(classes)
+        return _undecided("empty cells, and every row needs its class",
+                          f"{{kind: categorical, categories: {listed_}, odd: \"null\"}}: rows "
+                          "without a class are left out",
+                          f"{{kind: categorical, categories: {listed_}, nullable: true}}, with "
+                          "`targets` in place of `label`")
+    return {"kind": "categorical", "categories": classes}
+
+
+def _of_present(texts: list[str], dtype: str) -> Entries:
     """Drafts the entries of a column but for its nulls, from cells that are none."""
     unique = list(dict.fromkeys(texts))
     is_padded = len({len(text) for text in unique}) == 1 < len(unique[0]) and any(
@@ -82,6 +166,9 @@ def _of_present(name: str, texts: list[str], dtype: str) -> Json:
         return {"kind": "identifier", "pattern": "#" * len(unique[0])}
     if is_padded:  # numerals of one length with zeros in front, such as zip codes
         return {"kind": "codes", "categories": ordered(unique)}
+    compact = {transform.compact_format(text) for text in unique}
+    if compact in ({transform.COMPACT}, {transform.LONGER}):
+        return {"kind": "datetime", "min": min(unique), "max": max(unique), "format": compact.pop()}
     values = _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
@@ -91,9 +178,11 @@ def _of_present(name: str, texts: list[str], dtype: str) -> Json:
     formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, texts)
     if formed is not None:
         return formed
+    if (looks := _look(unique, len(texts))) is not None:
+        return looks
     if len(unique) > MAX_CATEGORIES and len(unique) == len(texts) and (pattern := _pattern(unique)):
         return {"kind": "identifier", "pattern": pattern}
-    return {"kind": "categorical", "categories": _categories(name, unique)}
+    return _categories(unique)
 
 
 def ordered(texts: Iterable[str]) -> list[str]:
@@ -111,19 +200,55 @@ def drafted_numbers(low: float, high: float, whole: bool) -> dict[str, str]:
     return {"kind": "continuous", "min": repr(float(low)), "max": repr(float(high))}
 
 
-def _categories(name: str, texts: list[str]) -> list[str]:
+def _categories(texts: list[str]) -> Entries:
     categories = ordered(texts)
     odd = [text for text in categories if transform.number(text) is None]
     if len(categories) > MAX_CATEGORIES and 2 * len(odd) < len(categories):
-        raise UserError(f"column {name} holds {len(categories) - len(odd)} different numbers, and "
-                        f"texts that are none: {listed(odd)}; empty these cells, or write its "
-                        "schema, in which they are null (kind: integer or continuous, with "
-                        "nullable: true and odd: null)")
+        values = [value for text in categories if (value := transform.number(text)) is not None]
+        made = drafted_numbers(min(values), max(values), all(map(float.is_integer, values)))
+        ends = ", ".join(f"{key}: {value}" for key, value in made.items())
+        return _undecided(f"{len(values)} different numbers, and texts that are none: "
+                          f"{listed(odd)}",
+                          f"{{{ends}, nullable: true, odd: \"null\"}}: the texts are read as null",
+                          f"{{kind: {LEFT_OUT}}}")
     if len(categories) > MAX_CATEGORIES:
-        raise UserError(f"column {name} holds {len(categories)} different texts; remove it from "
-                        "the file if it is an identifier or free text, or write its schema "
-                        "(kind: identifier, or codes)")
-    return categories
+        return _undecided(f"{len(categories)} different texts without a common pattern",
+                          "{kind: codes, categories: {file: CODES.txt}}", f"{{kind: {LEFT_OUT}}}")
+    return {"kind": "categorical", "categories": categories}
+
+
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
+PHONE = re.compile(r"(?=.*[ ()/+-])(?:[ ()/+-]*\d){7,15}")
+PERSON = re.compile(r"[^\W\d_a-z][\w'.-]*(,? [^\W\d_a-z][^\W\d]*[.'\w-]*){1,3}")
+FEWEST_TEXTS, WORDS = 20, 4
+"""The fewest different texts that look like names or free text, and the mean words of the latter.
+"""
+MOSTLY = 0.95
+"""The share of a column's texts that decides its look."""
+
+
+def _look(unique: list[str], cells: int) -> Entries | None:
+    """Drafts a column that looks like personal texts: it is never read."""
+    def share(form: re.Pattern[str]) -> float:
+        return sum(form.fullmatch(text) is not None for text in unique) / len(unique)
+
+    if share(EMAIL) >= MOSTLY:
+        return _unread("e-mail addresses")
+    if share(PHONE) >= MOSTLY:
+        pattern = _pattern(unique)
+        return {"kind": IDENTIFIER, "pattern": pattern} if "#" in pattern else _unread(
+            "phone numbers", "{kind: identifier, pattern: \"### ### ####\"}")
+    if len(unique) <= FEWEST_TEXTS or 2 * len(unique) <= cells:
+        return None
+    if share(PERSON) >= MOSTLY:
+        return _unread("names", "{kind: text, placeholder: \"(name)\"}")
+    if sum(len(text.split()) for text in unique) >= WORDS * len(unique):
+        return _unread("free text")
+    return None
+
+
+def _unread(what: str, instead: str = "{kind: text, placeholder: \"(text)\"}") -> Entries:
+    return {"kind": LEFT_OUT}, Remark(f"looks like {what}: neither read nor released", (instead,))
 
 
 def _values(read: Any, texts: list[str]) -> np.ndarray | None:
@@ -163,20 +288,28 @@ def _decimals(texts: list[str], mark: str) -> dict[str, str]:
 
 
 def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
-    """Returns the entries of dates and times, by the first format that reads all texts."""
-    ends = {match[0] if (match := re.search(r"(?<=:\d\d)[+-]\d\d:?\d\d$", text)) else ""
-            for text in texts}
-    offset = ends.pop() if len(ends) == 1 else ""
+    """Returns the entries of dates and times, by the first format that reads all texts.
+
+    Of stamps with offsets the zone is the commonest one.
+    """
+    zones = Counter(transform.zone_name(offset) for text in texts
+                    if re.search(r":\d\d\D*[+-]|:.*UTC", text)
+                    and (offset := transform.offset_of(text)) is not None)
+    zone = {"zone": max(zones, key=lambda name: zones[name])} if zones else {}
+    in_parts = any(transform.FRACTION.search(text) for text in texts)
     for kind, form in FORMATS:
-        if are_durations and kind != "duration":
+        if (are_durations and kind != "duration") or (
+                in_parts and "%S" in form and "%f" not in form):
             continue
-        if kind == "datetime":
-            form += offset
-        shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
+        if zone and kind == "datetime":
+            form += transform.ZONE
+        shaped = Column("", "integer", written=kind, format=form,  # type: ignore[arg-type]
+                        zone=zone.get("zone", "") * (kind == "datetime"))
         read = transform.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
             low, high = transform.texts(shaped, np.array([values.min(), values.max()]))
-            return {"kind": kind, "min": low, "max": high, "format": form}
+            return {"kind": kind, "min": low, "max": high, "format": form} | (
+                zone if kind == "datetime" else {})
     return None
 
 
@@ -232,8 +365,10 @@ BOUGHT = "# Leave `bought` as it is: every training run with this schema charges
 
 
 def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None = None,
-          types: Mapping[str, str] | None = None) -> Json:
+          types: Mapping[str, str] | None = None) -> Drafted:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
+
+    A column for which nothing is found gets the kind `?`, with which no schema is read.
 
     Args:
         cells: The cells of a CSV file.
@@ -242,10 +377,10 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
         types: The types in which columns came, by name (`columns`).
 
     Returns:
-        The document, whose `read_from_data` lists what was read.
+        The draft, whose `read_from_data` lists what was read.
 
     Raises:
-        UserError: Naming the column at fault.
+        UserError: There is no such label, or no row.
     """
     if label is not None and label not in cells.columns:
         raise UserError(f"{option('label', label)}: no such column{nearest(label, cells.columns)}; "
@@ -253,19 +388,25 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     known, came = described or {}, types or {}
-    columns = {name: _described(name, texts, name == label, known.get(name, {}), came.get(name, ""))
-               for name, texts in cells.columns.items()}
+    columns, remarks = {}, {}
+    for name, texts in cells.columns.items():
+        made = _described(name, texts, name == label, known.get(name, {}), came.get(name, ""))
+        columns[name], remark = made if isinstance(made, tuple) else (made, None)
+        if remark is not None:
+            remarks[name] = remark
     read = [f"{name}.{entry}" for name, made in columns.items() for entry in made
-            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]
+            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)
+            and made[entry] != UNDECIDED]
     document = ({} if label is None else {"label": label}) | {
         "columns": columns, "read_from_data": [*[ENCODING] * cells.encoding_from_rows, *read]}
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
-    schema.parse(document, cells.source)
+    drafted = Drafted(document, remarks)
+    drafted.lines()  # it is a schema, but for what is undecided
     for name in columns:
         if name != label and columns[name]["kind"] == "categorical" and name not in known:
             _point_out_odd_cells(name, cells)
-    return document
+    return drafted
 
 
 def _point_out_odd_cells(name: str, cells: Cells) -> None:
@@ -288,7 +429,7 @@ def with_durations(names: Iterable[str]) -> TableSpec:
                            for name in names), NO_LABEL, 0)
 
 
-def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
+def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Entries:
     """Returns the entries of a column; what is not known is read from its cells.
 
     With the type in which it came, it comes out in that type.
@@ -298,26 +439,30 @@ def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: 
         null = "true" if any(text in NULLS for text in texts) else "false"
         made = {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
     else:
-        read = drafted_entries(name, texts, is_label, dtype)
+        read = drafted_entries(texts, is_label, dtype)
+        if isinstance(read, tuple):
+            return read
         made = read | known
         if read["kind"] == "continuous" and is_whole:  # of a range too large for an integer
             made["kind"] = "continuous"
         elif "kind" in known and "decimals" not in known:
             made.pop("decimals", None)  # of texts that were made of numbers
-    if made["kind"] == IDENTIFIER:
+    if made["kind"] in UNREAD:
         return made | ({"dtype": dtype} if dtype == "string" else {})
     more = {"decimals": "0"} if made["kind"] == "continuous" and is_whole else {}
     declared = dtype and columns.declared_type(column(name, made | more), dtype)
     return made | more | {"dtype": declared} if declared else made
 
 
-def render(document: Json, source: str, remark: str = "") -> str:
+def render(document: Json, source: str, remark: str = "",
+           remarks: Mapping[str, Remark] | None = None) -> str:
     """Writes a schema as YAML, with a comment next to each entry that comes from the records.
 
     Args:
         document: The schema.
         source: The name of the CSV file that it was drafted from.
         remark: What stands in front; by default how a draft is finished.
+        remarks: Those of a draft.
     """
     read, purchases = document.get("read_from_data", []), document.get("bought", [])
     from_data, paid = set(read), {entry for row in purchases for entry in (
@@ -335,11 +480,16 @@ def render(document: Json, source: str, remark: str = "") -> str:
     for name, made in document["columns"].items():
         whole = f"{name}.kind" in paid
         lines.append(f"  {_text(name)}:{PAID * whole}")
+        about = (remarks or {}).get(name)
         for key, value in made.items():
             spoken = f"{name}.{schema.TERMS.get(key, key)}"
             remark = (READ if f"{name}.{key}" in from_data else
                       PAID if spoken in paid and not whole else "")
+            if about is not None and key == "kind":
+                remark = f"{remark or '  #'}{';' * bool(remark)} {_commented(about.why)}"
             lines.append(f"    {key}: {_value(value)}{remark}")
+        lines += [f"  # or {_text(name)}: {_commented(other)}"
+                  for other in (about.instead if about else ())]
     if document.get("constraints"):
         lines += ["constraints:", *(f"  - {_quoted(text)}" for text in document["constraints"])]
     if read:
@@ -348,6 +498,11 @@ def render(document: Json, source: str, remark: str = "") -> str:
         lines += ["bought:", *(f"  - {{{', '.join(f'{k}: {_value(v)}' for k, v in row.items())}}}"
                                for row in purchases)]
     return "\n".join(lines) + "\n"
+
+
+def _commented(text: str) -> str:
+    """Returns a text as a comment of one line has it."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _value(value: object) -> str:

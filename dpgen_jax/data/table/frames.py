@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
+import numbers
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +17,12 @@ import numpy as np
 
 from dpgen_jax.core import files
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import listed, nearest, option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.table import draft, tables, transform
+from dpgen_jax.data.table import draft, patterns, tables, transform
+from dpgen_jax.data.table.columns import NULLS, TYPES, column, declared_type
 from dpgen_jax.data.table.parsing import BLOCK_CELLS, CELL_BYTES, Cells, coded, each_once, joined
 from dpgen_jax.data.table.schema import Schema
 
@@ -63,8 +68,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
                    is_draft: bool = False) -> Cells:
     """Returns the cells of a frame, each by its own value (`transform.python_reader`).
 
-    A UserError where it is not a frame, or has two columns of one name; where values have lost the
-    difference between them; and, without a schema, for times of a zone.
+    A UserError where it is not a frame, or has two columns of one name, and where values have lost
+    the difference between them.
 
     Args:
         source: Its name, for errors.
@@ -78,9 +83,6 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
-        if name not in declared and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
-            raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
-                            "make its times those of UTC without one, as .dt.tz_convert(None) does")
         columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
 
@@ -99,6 +101,12 @@ def names_of_frame(frame: pd.DataFrame, source: str = "frame") -> list[str]:
     return [str(name).strip() for name in frame.columns]
 
 
+def numbered_names(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Returns the names of a frame's columns that are whole numbers, as texts."""
+    return tuple(str(name) for name in frame.columns
+                 if isinstance(name, numbers.Integral) and not isinstance(name, bool))
+
+
 def _require_frame(source: str, frame: object) -> None:
     """Refuses what is no frame."""
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
@@ -115,6 +123,9 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values: their last digits do not matter
+    if column is None and not is_draft:
+        values = [transform.duration_text(value) if isinstance(value, datetime.timedelta) else value
+                  for value in values]
     read, texts = transform.python_reader(column, exact), []
     try:
         for value in values:
@@ -151,8 +162,8 @@ OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timede
 """Types of columns of objects, by what pandas infers of their values."""
 
 
-def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declared: bool = False
-                 ) -> Json:
+def draft_schema(frame: pd.DataFrame, label: str | int | None = None, *, unit: str | None = None,
+                 types_declared: bool = False) -> Json:
     """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
 
     What it says of the columns is read from the rows, and no epsilon covers it: `read_from_data`
@@ -162,6 +173,8 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     Args:
         frame: The frame.
         label: The column of the classes; None for rows without classes.
+        unit: The column that names the person or household of each row, which is left out of the
+            schema, as `fit` takes it.
         types_declared: Whether the types of pandas count as declared: the `dtype` of each column
             but those of objects, the kind of a whole number and of a truth value, and a Categorical
             with all its categories. That is right only where they were chosen without a look at the
@@ -174,13 +187,17 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
         UserError: It is not a frame, or naming the column at fault.
     """
     _require_frame("frame", frame)
+    label = None if label is None else str(label)
+    if unit is not None:
+        frame = _without(frame, unit)
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
                  and name != label and of_seconds(frame.iloc[:, i])]
     cells = cells_of_frame("frame", frame, draft.with_durations(durations), is_draft=True)
     known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
              for i, name in enumerate(frame.columns)} if types_declared else {}
-    made = draft.draft(cells, label, known, types)
+    drafted = draft.draft(cells, label, known, types)
+    made = drafted.document
     of_types = {f"{str(name).strip()}.dtype" for name, dtype in zip(
         frame.columns, frame.dtypes, strict=True) if types_declared and str(dtype) != "object"}
     made["read_from_data"] = [entry for entry in made["read_from_data"] if entry not in of_types]
@@ -191,7 +208,20 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     if read:
         tell(f"note: {len(read)} entries of this draft were read from the rows, and no epsilon "
              "covers them: declare them, and take them off read_from_data" + counted, sys.stderr)
-    return made
+    for name, remark in drafted.remarks.items():
+        others = f"; or write {' or '.join(remark.instead)}" * bool(remark.instead)
+        tell(f"private: column {name} is of kind {made['columns'][name]['kind']}: {remark.why}"
+             f"{others}", sys.stderr)
+    return patterns.condensed(made)
+
+
+def _without(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """Returns a frame without the column of the units."""
+    names = names_of_frame(frame)
+    if unit not in names:
+        raise UserError(f"{option('unit', unit)}: no such column{nearest(unit, names)}; known: "
+                        f"{listed(names)}")
+    return frame.iloc[:, [i for i, name in enumerate(names) if name != unit]]
 
 
 def _type(series: pd.Series) -> str:
@@ -201,9 +231,11 @@ def _type(series: pd.Series) -> str:
     if isinstance(series.dtype, pd.CategoricalDtype):
         values = series.cat.categories
         return "category" if values.dtype.kind not in "biuf" else f"category[{values.dtype}]"
+    if isinstance(series.dtype, pd.ArrowDtype):
+        return _arrow_type(str(series.dtype.pyarrow_dtype))
     if series.dtype == object:
         return OBJECTS.get(pd.api.types.infer_dtype(series), "")
-    return str(series.dtype)
+    return re.sub(r", .*\]", "]", str(series.dtype))  # without a zone
 
 
 def _known(series: pd.Series, is_label: bool) -> Json:
@@ -214,12 +246,59 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
                 "categories": [transform.python_text(text, None) for text in kind.categories]}
-    if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
-        return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
-            "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
+    if kind.kind == "b":
+        has_null = {} if hasattr(kind, "na_value") else {"nullable": "false"}
+        return {"kind": "categorical" if is_label else "boolean", "categories": ["False", "True"]
+                } | ({} if is_label else has_null)
+    if zone := zone_of_type(kind):
+        return {"zone": zone}
     if kind.kind not in "iu" or is_label:
         return {}
     return {"kind": "integer"} | ({} if hasattr(kind, "na_value") else {"nullable": "false"})
+
+
+def typed(document: Json, frame: pd.DataFrame, label: str | None) -> Json:
+    """Returns the document of a schema, with what the types of a frame declare of other columns.
+
+    A Categorical and a column of truth values are declared as a whole, and of others the type and
+    the time zone.
+
+    Args:
+        document: The document; of columns that it has, nothing is changed.
+        frame: The frame.
+        label: The column of the classes, where it is stated.
+
+    Raises:
+        UserError: It is not a frame.
+    """
+    columns: Json = {}
+    label = document.get("label", label)
+    for i, name in enumerate(names_of_frame(frame)):
+        columns[name] = document.get("columns", {}).get(name) or _of_type(
+            frame.iloc[:, i], name, name == label)
+    label_of = {"label": label} if label and "categories" in columns.get(label, {}) else {}
+    return label_of | document | {"columns": columns}
+
+
+def _of_type(series: pd.Series, name: str, is_label: bool) -> Json:
+    """Returns the entries of a column that its type declares; a label needs two classes."""
+    made, dtype = _known(series, is_label), _type(series)
+    categories = made.get("categories", [])
+    is_sound = len({*categories} - NULLS) == len(categories) >= 1 + is_label
+    if "categories" in made and is_sound:
+        odd = {"odd": "null"} if is_label else {"nullable": "true", "odd": "null"}
+        made = odd | made | ({"odd": "False"} if made.get("nullable") == "false" else {})
+        declared = declared_type(column(name, made), dtype)
+        return made | ({"dtype": declared} if declared else {})
+    zone = zone_of_type(series.dtype)
+    return ({"dtype": dtype} if dtype in TYPES else {}) | ({"zone": zone} if zone else {})
+
+
+def zone_of_type(dtype: object) -> str:
+    """Returns the name of the time zone of a type of pandas; empty where it has none."""
+    zone = str(getattr(dtype, "tz", None) or getattr(
+        getattr(dtype, "pyarrow_dtype", None), "tz", None) or "")
+    return re.sub(r"^UTC(?=[+-])", "", zone)
 
 
 ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "string": "str",

@@ -116,7 +116,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
     spec = schema.spec
     columns = spec.all_columns
     _check_names(cells, [*(column.name for column in columns),
-                         *(identifier.name for identifier in spec.identifiers)])
+                         *(identifier.name for identifier in spec.identifiers), *spec.left_out])
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     texts, odd, unlabelled = tamed(spec, schema.odd, schema.others, cells.columns)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from dpgen_jax.core.files import content_of
+from dpgen_jax.core.files import Json, content_of
 from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.data.base import Dataset, locate
-from dpgen_jax.data.table import frames, parsing, subjects, tables
+from dpgen_jax.data.table import frames, parsing, patterns, subjects, tables
 from dpgen_jax.data.table import schema as schemas
 from dpgen_jax.data.table.parsing import Cells, coded, each_once
-from dpgen_jax.data.table.schema import DEFAULT_DIALECT, Dialect, dialect_of_header
+from dpgen_jax.data.table.schema import (
+    DEFAULT_DIALECT,
+    Dialect,
+    declared_dialect,
+    dialect_of_header,
+)
 
 FRAME = "frame"
 """The kind and the name of a frame; the other kinds are those of files, as `data.SOURCES` has them.
@@ -62,6 +67,21 @@ class Table:
         names = (frames.parquet_names(self.place) if self.kind == "parquet" else
                  frames.names_of_frame(self.place))
         return each_once(str(self), names)
+
+    def written_out(self, document: Json, apart: Collection[str | None] = ()) -> Json:
+        """Returns a schema's document in which each column of this table stands by itself.
+
+        Args:
+            document: The document, of texts.
+            apart: Names that its `default` does not declare.
+
+        Raises:
+            UserError: A pattern fits no column, or two fit the same one.
+        """
+        if not patterns.has_patterns(document):
+            return document
+        dialect = declared_dialect(document["file"]) if "file" in document else self.dialect()
+        return patterns.expanded(document, self.header(dialect), apart)
 
     def cells(self, dialect: Dialect, declared: TableSpec | None = None) -> Cells:
         """Reads all of its cells, each by itself.

@@ -154,13 +154,35 @@ BOOLEANS = tuple(Reading("boolean", {"kind": "boolean", "categories": list(pair)
                  for pair in (("false", "true"), ("False", "True"), ("FALSE", "TRUE")))
 CLOCKS = {"H:MM:SS": "time %H:%M:%S", "H:MM": "time %H:%M"}
 """The family of each form of durations: those below a day look as times do."""
+
+
+def _family(kind: str, form: str) -> str:
+    """The family of a format; a fraction of a second and the offset of a zone make no other one."""
+    if form in CLOCKS:
+        return CLOCKS[form]
+    return f"{kind} {form.replace('%m/%d', '%d/%m').replace('.%f', '').removesuffix('Z')}"
+
+
 MOMENTS = tuple(
-    Reading(CLOCKS.get(form) or f"{kind} {form.replace('%m/%d', '%d/%m')}",
+    Reading(_family(kind, form),
             {"kind": kind, "format": form},
             (form.replace("H", "123").replace("MM", "45").replace("SS", "59") if form in CLOCKS
              else (SAMPLE if "%d/%m" in form else EITHER).strftime(form)))
     for kind, form in FORMATS)
-READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
+OFFSETS = ("+00:00", *(f"-{hour:02}:00" for hour in range(1, 13)), "-02:30", "-03:30", "-09:30",
+           *(f"+{hour:02}:00" for hour in range(1, 15)), "+03:30", "+04:30", "+05:30", "+05:45",
+           "+06:30", "+08:45", "+09:30", "+10:30", "+12:45", "+13:45")
+"""The offsets of the time zones; a stamp of another one is counted for the first."""
+STAMPS = {(form, offset): Reading(
+    _family("datetime", form), {"kind": "datetime", "format": form + transform.ZONE,
+                                "zone": offset}, SAMPLE.strftime(form) + offset)
+    for kind, form in FORMATS if kind == "datetime" and form.startswith("%Y-%m-%d")
+    and form.endswith(("%M", "%S", "%f")) for offset in OFFSETS} | {(form, ""): Reading(
+        f"compact {form}", {"kind": "datetime", "format": form}, SAMPLE.strftime(form))
+        for form in (transform.COMPACT, transform.LONGER)}
+"""Readings of stamps with an offset, by the format of what stands before it and the offset, and of
+stamps of digits alone."""
+READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, *STAMPS.values(), TEXT)
 """All readings; a cell is counted for the first that fits."""
 
 
@@ -169,7 +191,7 @@ def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
 
     A reading counts if its cells stand out of the noise, by `least`; otherwise they are taken as
     none. Of readings that read equally many cells, the first one that has cells of its own is
-    returned.
+    returned, of time zones the commonest one.
 
     Args:
         counts: Noisy counts int [len(READINGS)].
@@ -181,12 +203,14 @@ def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
     """
     seen = [place for place in range(1, len(READINGS)) if counts[place] >= least]
     families = {READINGS[place].family for place in seen}
-    best, most, has_cells = TEXT, 0.0, False
+    best, most, cells = TEXT, 0.0, 0.0
     for place, reading in enumerate(READINGS):
         if reading.family in families:
             score = float(sum(counts[i] for i in seen if reading.reads(READINGS[i])))
-            if score > most or (score == most and place in seen and not has_cells):
-                best, most, has_cells = reading, score, place in seen
+            here = float(counts[place]) if place in seen else 0.0
+            more = here > cells if "zone" in reading.entries else here > cells == 0
+            if score > most or (score == most and more):
+                best, most, cells = reading, score, here
     if not most:
         return TEXT, float(counts[-1]), 0.0
     rest = sum(counts[i] for i in seen if READINGS[i] is not TEXT)
@@ -197,6 +221,8 @@ def code(text: str) -> int:
     """Returns the place in READINGS of the reading that a stripped cell is counted for."""
     if text in NULLS:
         return 0
+    if form := transform.compact_format(text):
+        return _stamp_places()[form, ""]
     value, formed = transform.number(text), places_of_marks(text)
     if value is not None:
         return 1 + _plain(value, formed)
@@ -208,7 +234,24 @@ def code(text: str) -> int:
     for place, read in _by_shape().get(_shape(text), ()):
         if read(text) is not None:
             return place
-    return len(READINGS) - 1
+    zoned = _zoned(text)
+    return len(READINGS) - 1 if zoned is None else _stamp_places()[zoned]
+
+
+def _zoned(text: str) -> tuple[str, str] | None:
+    """The key of a stamp with an offset; None for any other text."""
+    offset, before = transform.offset_of(text), transform.without_offset(text)
+    if offset is None or before == text:
+        return None
+    form = str(READINGS[code(before)].entries.get("format", ""))
+    keys = (form, transform.zone_name(offset)), (form, OFFSETS[0])
+    return next((key for key in keys if key in STAMPS), None)
+
+
+@functools.cache
+def _stamp_places() -> dict[tuple[str, str], int]:
+    """The places in READINGS of stamps, by their keys."""
+    return {key: READINGS.index(reading) for key, reading in STAMPS.items()}
 
 
 def _plain(value: float, formed: tuple[int, int] | None) -> int:

@@ -31,10 +31,18 @@ import yaml
 from dpgen_jax.core import files
 from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, Column, Identifier, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, locate
 from dpgen_jax.data.table import constraints, transform
-from dpgen_jax.data.table.columns import ENTRIES, IDENTIFIER, column, identifier, kind_of, odd_texts
+from dpgen_jax.data.table.columns import (
+    ENTRIES,
+    UNDECIDED,
+    UNREAD,
+    column,
+    kind_of,
+    odd_texts,
+    unread,
+)
 
 MOST_BYTES, MAX_DEPTH = 2**26, 20
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the same, and ten times as fast
@@ -318,9 +326,10 @@ def declared_targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
 
 PACKAGED = Path(__file__).parent.parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
-TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_data", "bought")
+TOP = ("name", "file", "label", "targets", "columns", "default", "constraints", "read_from_data",
+       "bought")
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
-         "kind": "kinds", "odd": "odd values", "dtype": "types",
+         "kind": "kinds", "odd": "odd values", "dtype": "types", "zone": "format",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
@@ -445,11 +454,18 @@ def _parse(document: object) -> Schema:
     for key in document:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
+    if "default" in document:
+        raise UserError("default is for a table whose columns are known; declare each column here")
     entries, names = document["columns"], list(document["columns"])
-    identifiers = tuple(identifier(name, entries[name], i) for i, name in enumerate(names)
-                        if kind_of(name, entries[name]) == IDENTIFIER)
-    unread = {made.name for made in identifiers}
-    columns = [column(name, entries[name]) for name in names if name not in unread]
+    _require_decided(entries)
+    apart = {name for name in names if kind_of(name, entries[name]) in UNREAD}
+    released: list[str] = []
+    identifiers: list[Identifier] = []
+    for name in names:
+        made = unread(name, entries[name], len(released)) if name in apart else None
+        released += [name] * (made is not None or name not in apart)
+        identifiers += [made] if made else []
+    columns = [column(name, entries[name]) for name in names if name not in apart]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
     position = label_position(document["label"], columns) if "label" in document else len(columns)
@@ -478,12 +494,23 @@ def _parse(document: object) -> Schema:
     rules = document.get("constraints", [])
     if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
         raise UserError("constraints is no list; write one a line, as - a <= b")
-    spec = TableSpec(features, label, position, identifiers, tuple(dict.fromkeys(rules)), predicted)
+    spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(rules)),
+                     predicted, left_out=tuple(name for name in names if name not in released))
     constraints.check(spec)
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(purchases(rows)), tuple(uncovered),
                   str(document.get("name", "")), dialect)
+
+
+def _require_decided(columns: Json) -> None:
+    """Refuses a draft of which some columns have no kind yet, and names all of them."""
+    names = [name for name, entries in columns.items()
+             if isinstance(entries, dict) and entries.get("kind") == UNDECIDED]
+    if names:
+        raise UserError(f"the kind of {listed(names)} is still `?`: write the entries of "
+                        f"{'this column' if len(names) == 1 else 'these columns'}, as the draft "
+                        "suggests, or kind: left_out")
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from dpgen_jax.data.base import Dataset, frozen, locate
 from dpgen_jax.data.table import frames as parquets
 from dpgen_jax.data.table import parsing, tables
 from dpgen_jax.data.table import schema as schemas
-from dpgen_jax.data.table.columns import IDENTIFIER, NULLS
+from dpgen_jax.data.table.columns import NULLS, UNREAD
 from dpgen_jax.data.table.parsing import Cells, Coded, coded
 from dpgen_jax.data.table.schema import ENCODING, Schema
 
@@ -38,12 +38,12 @@ Source = str | Path | Mapping[str, Any]
 """A schema's file or name, or a dict as such a file holds it."""
 
 
-def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -> Dataset:
+def csv(place: str, schema: Source, test_csv: str | None, column: str, rows: int) -> Dataset:
     """Loads a CSV file whose rows belong to subjects.
 
     Args:
         place: The file, as `tables.csv` takes it, with the column of the subjects.
-        schema: The schema's file or name; it need not declare the column.
+        schema: The schema; it need not declare the column.
         test_csv: The file of the held-out part, of other subjects; or None.
         column: The column of the subjects.
         rows: k, the most rows of a subject that are kept.
@@ -53,14 +53,14 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
                      (column, rows))
 
 
-def parquet(place: str, schema: str, test_file: str | None, column: str, rows: int) -> Dataset:
+def parquet(place: str, schema: Source, test_file: str | None, column: str, rows: int) -> Dataset:
     """Loads a Parquet file whose rows belong to subjects; it takes what `csv` does."""
     spec = without(schema, column)[0].spec
     return _of_files(lambda path: parquets.parquet_blocks(path, spec), place, schema, test_file,
                      (column, rows))
 
 
-def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: str,
+def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: Source,
               test: str | None, unit: tuple[str, int]) -> Dataset:
     """Loads a file of rows, and that of the held-out part, by what yields the cells of a file."""
     path = locate(place)
@@ -137,7 +137,7 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     columns: Any = document.get("columns") if isinstance(document, dict) else None
     entries = columns.get(column) if isinstance(columns, dict) else None
     kind = entries.get("kind") if isinstance(entries, dict) else None
-    if entries is None or kind == IDENTIFIER:  # whose cells are never read
+    if entries is None or kind in UNREAD:  # whose cells are never read
         return schemas.parse(document, source), ()
     if document.get("label") == column:
         raise UserError(f"{option('unit', column)} is the label of {source}; a unit cannot be what "
@@ -175,7 +175,8 @@ def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cell
         if name in NULLS:
             raise UserError(f"{cells.source}, {row}, column {column}: {name!r} is null, and each "
                             "row needs its unit; fill it in, or leave the row out")
-    unread = {identifier.name for identifier in schema.spec.identifiers} if schema else set()
+    unread = {*(identifier.name for identifier in schema.spec.identifiers),
+              *schema.spec.left_out} if schema else set()
     left = {name: texts for name, texts in cells.columns.items()
             if name != column or name in unread}
     return dataclasses.replace(cells, columns=left), names

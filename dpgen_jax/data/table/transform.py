@@ -1,9 +1,10 @@
 """The values of a column as texts, codes and features, by the declared schema only.
 
 A code is a float64, NaN for null. The code of a date is the number of days since 1970-01-01; of a
-date with a time, the seconds since then; of a time, the seconds since midnight; of a duration, its
-seconds. The code of any other number is the number itself, without its unit and marks. The code of
-a category or an ordinal is its index. Codes of a table are float64 [n, columns].
+date with a time, the seconds since then, of UTC where the column has a zone; of a time, the seconds
+since midnight; of a duration, its seconds. The code of any other number is the number itself,
+without its unit and marks. The code of a category or an ordinal is its index. Codes of a table are
+float64 [n, columns].
 
 Features lie in [0, 1], and nothing is fitted: the layout is that of `Column` and `TableSpec`.
 """
@@ -16,6 +17,7 @@ import decimal
 import functools
 import math
 import re
+import zoneinfo
 from collections.abc import Callable
 
 import numpy as np
@@ -29,6 +31,11 @@ DEFAULTS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%d %H:%M:%S", "time": "%H:%M:
             "duration": "H:MM:SS"}
 """The format of each kind of dates and times where none is declared."""
 UNITS = {"H": 3600, "M": 60, "S": 1}
+ZONE = "%z"
+"""The offset of a zone, the last part of a format: it reads Z, UTC, +01, +0100 and +01:00, or none,
+and writes +01:00."""
+_OFFSET = re.compile(r"\s*(?:(Z|UTC|GMT)|([+-])(\d\d)(?::?(\d\d))?(?::?(\d\d))?)$")
+FRACTION = re.compile(r"(?<=:\d\d)\.(\d+)")
 UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
 """The fields that strftime writes without a zero in front on some systems only."""
 
@@ -90,6 +97,8 @@ def bounds_texts(column: Column, low: float, high: float) -> list[str]:
         first, last = map(round, ends_of_day(column))
     elif column.written == "duration":
         first, last = -10**15, 10**15
+    elif column.zone:  # times of which are those of another day
+        first, last = first + DAY, last - DAY
     unit = (step(column) or 1) if column.written != "date" else 1
     ends = np.array([math.floor(low / unit) * unit, math.ceil(high / unit) * unit], np.float64)
     return texts(column, np.clip(ends, first / size, last / size))
@@ -167,16 +176,91 @@ def _marked(column: Column) -> Callable[[str], float | None]:
     return read
 
 
+@functools.lru_cache(1000)
+def zone_of(name: str) -> datetime.tzinfo | None:
+    """Returns the zone of a name such as Europe/Berlin, UTC or +01:00; None if it is unknown."""
+    if _OFFSET.fullmatch(name) and (offset := offset_of(name)) is not None:
+        return datetime.timezone(offset)
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such name, no key of a file, or a folder
+        return None
+
+
+def offset_of(text: str) -> datetime.timedelta | None:
+    """Returns the offset from UTC at the end of a text, below a day; None where there is none."""
+    match = _OFFSET.search(text)
+    hours, minutes, seconds = map(int, match.groups("0")[2:]) if match else (24, 0, 0)
+    if match is None or hours > 23 or max(minutes, seconds) > 59:
+        return None
+    size = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return -size if match[2] == "-" else size
+
+
+def zone_name(offset: datetime.timedelta) -> str:
+    """Returns the name of the zone of an offset, as +01:00."""
+    return str(datetime.timezone(offset)).removeprefix("UTC") or "+00:00"
+
+
+COMPACT, LONGER = "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f"
+"""The formats of stamps of digits alone."""
+
+
+def compact_format(text: str) -> str:
+    """Returns the format of a stamp of 14, 17 or 20 digits of the years from 1900 to 2099.
+
+    It is empty for any other text.
+    """
+    if len(text) not in (14, 17, 20) or not re.fullmatch("(19|20)[0-9]+", text):
+        return ""
+    try:  # fields of one digit are read too
+        moment = datetime.datetime.strptime(text[:14], COMPACT)
+    except ValueError:
+        return ""
+    return (COMPACT if len(text) == 14 else LONGER) if moment.strftime(COMPACT) == text[:14] else ""
+
+
+def without_offset(text: str) -> str:
+    """Returns a text without the offset from UTC at its end."""
+    return text if offset_of(text) is None else _OFFSET.sub("", text)
+
+
 def _moment(column: Column, text: str) -> float | None:
+    form, offset = column.format.replace("%-", "%"), None
+    if form.endswith(ZONE):
+        form, offset = form.removesuffix(ZONE).rstrip(), offset_of(text)
+        text = without_offset(text)
+    part = 0
+    if "%S" in form and (found := FRACTION.search(text)):  # of a second
+        part = int(f"{found[1]:0<6.6}") if "%f" in form else 0
+        text = FRACTION.sub("", text, 1)
     try:  # strptime reads %d with and without a zero in front
-        moment = datetime.datetime.strptime(text, column.format.replace("%-", "%"))
+        moment = datetime.datetime.strptime(text, form.replace(".%f", ""))
     except ValueError:
         return None
+    moment = moment.replace(microsecond=moment.microsecond or part)
     if column.written == "time":
         moment = EPOCH.replace(hour=moment.hour, minute=moment.minute, second=moment.second,
                                microsecond=moment.microsecond)
-    passed = moment - EPOCH
-    return float(passed.days) if column.written == "date" else passed.total_seconds()
+    if column.written == "date":
+        return float((moment - EPOCH).days)
+    return seconds_of(column, moment if offset is None else moment.replace(
+        tzinfo=datetime.timezone(offset)))
+
+
+def seconds_of(column: Column, moment: datetime.datetime) -> float | None:
+    """Returns the code of a moment of a column of times; None beyond the years that Python has.
+
+    Without an offset of its own, it is a time of the zone of the column.
+    """
+    zone = zone_of(column.zone) if column.zone else None
+    if zone is not None:
+        try:
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(
+                datetime.UTC)
+        except OverflowError:
+            return None
+    return (moment.replace(tzinfo=None) - EPOCH).total_seconds()
 
 
 def _duration(form: str, text: str) -> float | None:
@@ -196,9 +280,19 @@ def _timed(column: Column, code: float) -> str:
     days = code if column.written == "date" else 0.0
     moment = EPOCH + datetime.timedelta(days=days, microseconds=round((code - days) * 1e6))
     form = column.format
+    if column.zone:
+        moment = moment.replace(tzinfo=datetime.UTC).astimezone(zone_of(column.zone))
+        offset = moment.strftime("%z")
+        form = form.replace(ZONE, f"{offset[:3]}:{offset[3:]}")
     for mark, field in UNPADDED.items():
         form = form.replace(mark, str(getattr(moment, field)))
     return moment.strftime(form.replace("%Y", f"{moment.year:04d}"))
+
+
+def duration_text(value: datetime.timedelta) -> str:
+    """Returns the text of a duration whose column nobody declared: H:MM:SS, or its seconds."""
+    seconds = value.total_seconds()
+    return _clock(DEFAULTS["duration"], int(seconds)) if seconds.is_integer() else str(seconds)
 
 
 def _clock(form: str, seconds: int) -> str:
@@ -304,6 +398,9 @@ def python_text(value: object, column: Column | None) -> str:
         value = int(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace").strip()
+    if isinstance(value, datetime.timedelta) and column and not column.categories and (
+            column.written == "plain"):
+        value = value.total_seconds()
     if column is None or isinstance(value, str):
         return str(value).strip()
     if isinstance(value, bool) and column.written == "boolean":
@@ -322,10 +419,10 @@ def _code(value: object, column: Column) -> float | None:
         value = datetime.datetime.combine(EPOCH, value)
     elif isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         value = datetime.datetime.combine(value, datetime.time())
-    if not isinstance(value, datetime.datetime) or value.tzinfo is not None:
+    if not isinstance(value, datetime.datetime) or (value.tzinfo and not column.zone):
         return None
-    seconds = (value - EPOCH).total_seconds()
-    if column.written == "date":
+    seconds = seconds_of(column, value)
+    if column.written == "date" and seconds is not None:
         return seconds // DAY
     return seconds if column.written in ("datetime", "time") else None
 

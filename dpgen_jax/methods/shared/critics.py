@@ -114,8 +114,8 @@ class CriticConfig(MethodConfig):
     """weight of the squared scores of real records"""
     class_weight: float = 0.0
     """weight, in a critic's answer at a fake, of the gradient of its class score (the score under
-    the fake's label less the mean of those under the others), beside the gradient of its score; 0:
-    none, as published"""
+    the fake's label less the mean of those under the others), added to the gradient of its score;
+    0: none, as published"""
     warm_steps: int = 2000
     """steps of the warm start, in which each critic has its own generator"""
     g_final_rate: float = 1.0
@@ -160,7 +160,7 @@ def images_only(spec: Spec) -> ImageSpec:
         UserError: for a table, and for images that are too large.
     """
     if not isinstance(spec, ImageSpec):
-        raise UserError("this method's networks are for images; for a table use gpate")
+        raise UserError("this method's networks are for images; for a table use marginals")
     if (values := math.prod(spec.shape)) > MOST_COLUMNS:
         raise UserError(f"images of {spec.height} x {spec.width} x {spec.channels} have {values:,} "
                         f"values; this method releases a gradient of {MOST_COLUMNS:,} at most: "
@@ -295,7 +295,7 @@ class Query:
     """A query.
 
     Attributes:
-        material: what critics draw the fakes from that they learn from (`Fakes.of_round`): float32
+        material: source of the fakes that critics learn from (`Fakes.of_round`): float32
             [C, P, H, W, ch], or the generator's weights.
         fakes: float32 [B, H, W, ch], the queried fakes.
         labels: int32 [B], of the queried fakes.
@@ -401,7 +401,7 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         def fakes_of(key: Array, labels: Array) -> Array:
             return public_fakes.of_labels(key, query.material, labels)
 
-        # A client works for no longer than was agreed, whatever a server asks.
+        # A client takes no more steps than its terms allow, whatever a server sends.
         limit = max(config.critic_steps, config.critic_steps_first)
         critic = jax.lax.fori_loop(
             0, jnp.minimum(query.critic_steps, limit),

@@ -48,7 +48,7 @@ class DpSgd(RecordUnits):
     """largest L2 norm of the gradient of one record, over all parameters"""
     relation: Literal["replace-one", "zero-out"] = "replace-one"
     """how neighbouring data sets differ: one record's content is replaced, or its influence is
-    removed, which needs about half the noise and promises as much less"""
+    removed, which needs about half the noise and promises less accordingly"""
     sigma: float | None = None
     """noise multiplier: standard deviation of the noise on the sum of gradients over clip; found
     from the budget and steps if left out; 0: no noise, epsilon is infinite"""
@@ -78,7 +78,6 @@ def dpsgd(config: DpSgd, columns: int, norm: float | None = None) -> SumMechanis
         Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, Algorithm 1.
 
     Args:
-        config: the configuration; `records` is known.
         norm: the largest norm of a message, where it is not `config.clip`.
     """
     sigma, records = config.sigma or 0.0, config.n_records
@@ -198,11 +197,7 @@ class Players:
 
 def build_gan(config: GanConfig, spec: Spec, players: Players,
               constrain: Callable[[PyTree], PyTree] = lambda d: d) -> Method:
-    """Returns the GAN for records of this schema.
-
-    Args:
-        constrain: a map of the discriminator's weights, applied after each step.
-    """
+    """Returns the GAN for records of this schema; `constrain` maps D's weights after each step."""
     record_loss, fake_loss, generator_loss = LOSSES[config.loss]
     net_g, net_d = players.generator, players.discriminator
     d_optimiser, g_optimiser = players.d_optimiser, players.g_optimiser

@@ -56,19 +56,13 @@ def shrink(matrix: Array, below: Array) -> Array:
 
 
 def positive(matrix: Array) -> Array:
-    """Returns the nearest positive semi-definite matrix.
-
-    With `matrix` float32 [k, k].
-    """
+    """Returns the positive semi-definite matrix that is nearest to a matrix float32 [k, k]."""
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * jnp.maximum(values, 0)) @ vectors.T
 
 
 def root(matrix: Array) -> Array:
-    """Returns R with R R^T the nearest positive semi-definite matrix.
-
-    With `matrix` float32 [k, k].
-    """
+    """Returns R, where R R^T is the nearest positive semi-definite matrix: float32 [k, k]."""
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
     return vectors * jnp.sqrt(jnp.maximum(values, 0))
 
@@ -149,9 +143,9 @@ START_STEPS, START_DAMPING = 12, 1e-4
 START_RATE, RATE = 0.5, 0.7
 """The parts of a Newton step that are taken, on public images and at first on noisy gradients."""
 LEAST_DAMPING = 1e-4
-"""The same at noisy gradients, where their noise is smaller."""
+"""The least that is added to the diagonal at noisy gradients; else it is their noise."""
 CANDIDATES = 4
-"""Samples of which one is kept."""
+"""Samples for each label, of which one is kept."""
 
 
 @jax.tree_util.register_dataclass
@@ -202,8 +196,7 @@ def started_classifier(spec: ImageSpec, raw: Array, labels: Array) -> Classifier
 
 
 def classifier_gradient(spec: ImageSpec, key: Array, unit: Array, records: Records,
-                        query: Classifier
-                        ) -> Array:
+                        query: Classifier) -> Array:
     """Answers with a record's gradient, of norm 1 at most: [1, 1 + F C], in block 0.
 
     The features have norm 1, and the error of the classifier is shortened to norm 1.
@@ -373,11 +366,7 @@ class Public:
 
 
 def nothing(s: Sizes, classifier: Classifier) -> Public:
-    """Returns the public state before the first round.
-
-    Args:
-        classifier: Before its first round.
-    """
+    """Returns the public state before the first round."""
     c, cells, m, k = s.classes, s.cells, s.length, s.dimensions
     shapes = ((s.shades,), (c,), (c, m), (m,), (m, k), (k,), (k, k), (c,), (c, cells, k),
               (c, cells), (c, cells, k), (c, cells, k, k))

@@ -9,6 +9,7 @@ from typing import Any
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec
 
 GLYPHS = ImageSpec(12, 12, 1, 10)
+DIGITS = ImageSpec(8, 8, 1, 10)
 MNIST = ImageSpec(28, 28, 1, 10)
 
 

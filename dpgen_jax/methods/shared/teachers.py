@@ -19,6 +19,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import Runtime, require_decay, require_positive, require_share
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
@@ -132,6 +133,26 @@ class Messages:
     message: Callable[[PyTree, Array], Array]
     direction: Callable[[PyTree, Array], Array]
     question: Callable[[Array], PyTree] = nothing
+
+
+def unchanged(step_size: float = 1.0) -> Messages:
+    """Returns messages that are the gradients; a release moves fakes by `step_size` of itself."""
+    return Messages(lambda _, gradients: gradients, lambda _, released: step_size * released)
+
+
+LEVELS = 32
+"""The least number of levels of the grid of clipped gradients; its step is a unit of sigma."""
+
+
+def clipped(clip: float, columns: int, rows: int) -> RowL2:
+    """Returns the bound of gradients of L2 norm `clip`, whose grid is too fine to lose anything."""
+    return RowL2(clip, columns, rows, max(LEVELS, math.ceil(8 * math.sqrt(columns))))
+
+
+SOUND = (
+    "teachers learn from one public pool of fakes, so that no private label reaches the generator",
+    "each teacher keeps its own optimiser state, and records are dealt to teachers at random")
+"""Differences from the published code of both systems that the guarantee needs."""
 
 
 def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Mechanism,
