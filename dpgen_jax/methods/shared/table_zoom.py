@@ -56,7 +56,7 @@ def usable(grid: Grid, width: Array) -> Array:
     """
     cells = np.arange(grid.widest)
     inner = follows(grid)[:, None] & (cells > 0) & (cells <= grid.most)
-    return grid.real & ~(inner & (width <= 0))
+    return jnp.asarray(grid.real) & ~(inner & (width <= 0))
 
 
 def extents(grid: Grid, width: Array) -> Array:
