@@ -123,17 +123,19 @@ def _is_map(rule: Implies, among: tuple[Plain, ...]) -> bool:
 def computed_columns(spec: TableSpec, table: np.ndarray) -> np.ndarray:
     """Returns rows [n, K] whose derived columns are what their definitions say, within bounds."""
     table = table.copy()
+    left = {*spec.derived}
     for function in functions(spec):
-        if function.computed.column.name in spec.derived:
+        if function.computed.column.name in left:
             table = function.with_computed(table)
+            left.remove(function.computed.column.name)
         elif function.name == "date":
             table = function.with_moment(table)
     for rule in plain_rules(spec):
-        if isinstance(rule, Sum) and rule.total.column.name in spec.derived:
+        if isinstance(rule, Sum) and rule.total.column.name in left:
             total = rule.total
             table[:, total.at] = np.clip(near(rule.sum(table), total.column),
                                          *transform.bounds(total.column))
-        elif isinstance(rule, Implies) and rule.then.field.column.name in spec.derived:
+        elif isinstance(rule, Implies) and rule.then.field.column.name in left:
             rows = rule.first[0].holds(table)
             table[rows, rule.then.field.at] = rule.then.value
     return table
