@@ -245,8 +245,8 @@ def _exchange(spec: TableSpec, block: np.ndarray, rule: Plain, field: Field) -> 
     rules = read_rules(spec)
     broken = _broken(rules, block)
     for label in np.unique(block[rule.broken(block), -1]):
-        rows, others = (np.flatnonzero(which & (block[:, -1] == label))
-                        for which in (rule.broken(block), ~broken))
+        others = np.flatnonzero(block[:, -1] == label)
+        rows = others[rule.broken(block[others])]
         left, right = np.repeat(rows, len(others)), np.tile(others, len(rows))
         mine, theirs = block[left], block[right]
         mine[:, field.at], theirs[:, field.at] = block[right, field.at], block[left, field.at]
@@ -254,10 +254,10 @@ def _exchange(spec: TableSpec, block: np.ndarray, rule: Plain, field: Field) -> 
                  | _broken(rules, computed_columns(spec, theirs)))
         used: set[int] = set()
         for row, may in zip(rows.tolist(), good.reshape(len(rows), -1), strict=True):
-            free = [at for at in others[may].tolist() if at not in used]
-            if free:  # the next one, so that partners are spread over the block
-                partner = next((at for at in free if at > row), free[0])
-                used.add(partner)
+            free = [at for at in others[may].tolist() if at not in used] if row not in used else []
+            if free:  # one that is broken too, or else the next one, so that partners are spread
+                partner = min(free, key=lambda at: (not broken[at], at < row, at))
+                used |= {row, partner}
                 pair = [row, partner]
                 block[pair, field.at] = block[pair[::-1], field.at]
                 block[pair] = computed_columns(spec, block[pair])

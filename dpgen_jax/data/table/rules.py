@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from dpgen_jax.core.errors import listed, nearest
+from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data.table import transform
 
@@ -220,12 +220,15 @@ class Function:
         sources: The moment; or the later and the earlier one.
         turned: Whether the later moment is what is computed: a difference, which is exact, tells
             as much, and is learned better.
+        later_first: Whether the later moment is moved first to keep the value within its bounds,
+            since the earlier one is computed.
     """
 
     name: str
     target: Field
     sources: tuple[Field, ...]
     turned: bool = False
+    later_first: bool = False
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -290,8 +293,8 @@ class Function:
         """Returns broken rows, float64 [n, K], mended."""
         table = table.copy()
         low, high = transform.bounds(self.target.column)
-        for field, up in zip(self.sources[::-1], (-1, 1) if len(self.sources) > 1 else (1,),
-                             strict=True):
+        moves = [*zip(self.sources, (1, -1), strict=False)][::1 if self.later_first else -1]
+        for field, up in moves:
             value = self.value(table)
             beyond = np.nan_to_num(np.clip(value, low, high) - value)
             size = self.unit if len(self.sources) > 1 else DAY_OF[field.column.written]
@@ -374,7 +377,7 @@ def read_rules(spec: TableSpec) -> tuple[Rule, ...]:
             made.append(_rule(text, fields, spec.label.name))
         except UserError as error:
             raise UserError(f"constraint {text!r}: {error}") from error
-    return _with_functions(made, spec)
+    return _with_functions(made)
 
 
 def plain_rules(spec: TableSpec) -> tuple[Plain, ...]:
@@ -388,27 +391,21 @@ def functions(spec: TableSpec) -> tuple[Function, ...]:
     return _ordered([rule for rule in read_rules(spec) if isinstance(rule, Function)])
 
 
-def _with_functions(made: list[Rule], spec: TableSpec) -> tuple[Rule, ...]:
+def _with_functions(made: list[Rule]) -> tuple[Rule, ...]:
     """Returns the rules, with differences turned where that is exact and makes no circle."""
     of = {i: rule for i, rule in enumerate(made) if isinstance(rule, Function)}
-    texts = {rule.target.at: spec.constraints[i] for i, rule in of.items()}
-    if len(texts) < len(of):
-        twice = next(rule.target.column.name for rule in of.values() if sum(
-            other.target == rule.target for other in of.values()) > 1)
-        raise UserError(f"constraints compute {twice} twice; leave one of them out")
-    try:
-        _ordered(list(of.values()))
-    except UserError:
-        raise UserError(f"constraints {listed(texts.values())}: each needs the other first; leave "
-                        "one of them out") from None
+    targets = [rule.target for rule in of.values()]
+    twice = [target for target in targets if targets.count(target) > 1]
+    if twice:
+        raise UserError(f"constraints compute {twice[0].column.name} twice; leave one of them out")
     for i, rule in of.items():
         if _turns(rule, [other for j, other in of.items() if j != i]):
             turned = dataclasses.replace(rule, turned=True)
-            try:
-                _ordered([*(other for j, other in of.items() if j != i), turned])
-            except UserError:
-                continue
-            made[i] = of[i] = turned
+            if _ordered([*(other for j, other in of.items() if j != i), turned]):
+                of[i] = turned
+    computed = {rule.computed for rule in of.values()}
+    for i, rule in of.items():
+        made[i] = dataclasses.replace(rule, later_first=rule.sources[-1] in computed)
     return tuple(made)
 
 
@@ -422,13 +419,16 @@ def _turns(rule: Function, others: list[Function]) -> bool:
 
 
 def _ordered(left: list[Function]) -> tuple[Function, ...]:
-    """Returns functions, each after those that it reads; a circle is a UserError."""
+    """Returns functions, each after those that it reads; none where they make a circle.
+
+    No number or date is computed from itself as it is written, but turned differences may be.
+    """
     made: list[Function] = []
     while left:
         waiting = {rule.computed.at for rule in left}
         free = [rule for rule in left if not waiting & {field.at for field in rule.read}]
         if not free:
-            raise UserError("a circle of functions")
+            return ()
         made += free
         left = [rule for rule in left if rule not in free]
     return tuple(made)

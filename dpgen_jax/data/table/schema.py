@@ -511,8 +511,8 @@ def _parse(document: object) -> Schema:
         raise UserError("constraints is no list; write one a line, as - a <= b")
     spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(stated)),
                      predicted, left_out=tuple(name for name in names if name not in released))
-    constraints.check(spec)
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
+    constraints.check(spec)
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(purchases(rows)), tuple(uncovered),
                   str(document.get("name", "")), dialect)

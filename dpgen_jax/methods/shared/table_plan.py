@@ -625,8 +625,9 @@ class Public:
             is treated as rare.
         pairs: float32 [P, 4, 4], noisy masses of all pairs, for models beyond a tree; None: not
             kept.
-        start, width: float32 [d, W], the cells of the next steps, where they follow the counts;
-            None: they are those of the grid.
+        start: float32 [d, W], where the cells of the next steps begin, in encoded values, where
+            they follow the counts; None: they are those of the grid.
+        width: float32 [d, W], their widths; or None.
     """
 
     step: Array

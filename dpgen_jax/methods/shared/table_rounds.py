@@ -127,7 +127,9 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
     fine = table_tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
     even = is_range / jnp.maximum(is_range.sum(1, keepdims=True), 1)
     if public.start is not None:
-        start, width, fine = table_zoom.cut(p.grid, fine, p.first_noise / p.records)
+        noise = p.first_noise / p.records
+        start, width, fine = table_zoom.cut(p.grid, fine, noise)
+        fine = table_zoom.without_empty(p.grid, fine, width, noise)
         public = dataclasses.replace(public, start=start, width=width)
         even = jnp.where(table_zoom.follows(p.grid)[:, None], is_range * width, even)
     bin_of = fit.parts((1 - EVEN) * fine + EVEN * even, p.bins)

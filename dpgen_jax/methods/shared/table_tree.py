@@ -657,7 +657,8 @@ class Fit:
                 noise_of_total = (first + second)**-0.5
                 extent = self.binned(table_zoom.extents(plan.grid, public.width), public.bin_of,
                                      plan.bins)
-                exists &= ~table_zoom.thin(total, noise_of_total, extent)
+                exists &= ~table_zoom.thin(total, noise_of_total, extent,
+                                           table_zoom.FEW / plan.bins)
         else:
             total = jnp.where((noise < 100).all(1, keepdims=True), masses.sum(1), total)
         total = simplex(jnp.where(exists, total, -jnp.inf)) + FLOOR * exists

@@ -30,7 +30,7 @@ FEW, WIDE = 0.25, 15.0
 """Below what part of an equal share, or how much wider than usual, such a bin is left empty."""
 
 
-def thin(masses: Array, noise: Array, extent: Array) -> Array:
+def thin(masses: Array, noise: Array, extent: Array, few: float = 0.0) -> Array:
     """Returns which bins of ranges hold nothing but what noise put there, as far as shows.
 
     Bins have about equal masses, but for those that lie where no records were found.
@@ -39,13 +39,28 @@ def thin(masses: Array, noise: Array, extent: Array) -> Array:
         masses: [d, B], noisy masses.
         noise: [d, B], their standard deviations.
         extent: [d, B], the parts of the range that they take; 0 of what is no range.
+        few: the mass below which a bin need not be wide.
     """
     mass = jnp.maximum(masses, 0) * (extent > 0)
     log_extent = jnp.log(jnp.maximum(extent, 1e-9))
     usual = (mass * log_extent).sum(1, keepdims=True) / jnp.maximum(
         mass.sum(1, keepdims=True), 1e-12)
     wide = log_extent > usual + np.log(WIDE)
-    return (extent > 0) & (masses < CERTAIN * noise) & (wide | (masses < FEW / masses.shape[1]))
+    return (extent > 0) & (masses < CERTAIN * noise) & (wide | (masses < few))
+
+
+def without_empty(grid: Grid, masses: Array, width: Array, noise: float) -> Array:
+    """Returns masses of cells, [d, W] of sum 1, without those that noise put far from all records.
+
+    Args:
+        masses: [d, W], of sum 1.
+        width: [d, W], of the cells.
+        noise: standard deviation of the noise of a cell that was counted.
+    """
+    cells = jnp.where(follows(grid)[:, None], width * grid.most, 1.0)
+    empty = thin(masses, noise * jnp.sqrt(jnp.maximum(cells, 1)), extents(grid, width))
+    kept = jnp.where(empty, LEAST * jnp.maximum(width, 0), masses)
+    return kept / jnp.maximum(kept.sum(1, keepdims=True), 1e-12)
 
 
 def usable(grid: Grid, width: Array) -> Array:
