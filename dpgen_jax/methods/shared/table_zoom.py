@@ -46,7 +46,8 @@ def thin(masses: Array, noise: Array, extent: Array, few: float = 0.0) -> Array:
     usual = (mass * log_extent).sum(1, keepdims=True) / jnp.maximum(
         mass.sum(1, keepdims=True), 1e-12)
     wide = log_extent > usual + np.log(WIDE)
-    return (extent > 0) & (masses < CERTAIN * noise) & (wide | (masses < few))
+    below = masses < jnp.minimum(CERTAIN * noise, masses.max(1, keepdims=True))  # never all
+    return (extent > 0) & below & (wide | (masses < few))
 
 
 def without_empty(grid: Grid, masses: Array, width: Array, noise: float) -> Array:
