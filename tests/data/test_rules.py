@@ -131,21 +131,21 @@ def test_combinations_of_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("line", "match"), [
-    ("admission = day(arrived)", "day is no function.*write a = date"),
-    ("admission = date(arived)", "'arived' is no column with values, did you mean 'arrived'"),
+    ("admission = day(arrived)", "day is not a function.*write a = date"),
+    ("admission = date(arived)", "'arived' is not a column with values, did you mean 'arrived'"),
     ("admission = date(born)", "makes a date of a datetime"),
     ("age = years(admission)", "write a = date.b., or a = years.b - c."),
     ("age = years(admission + born)", "write a = date"),
     ("age = years(admission - sex)", "years.. is of two dates"),
-    ("sex = years(admission - born)", "sex is no number"),
+    ("sex = years(admission - born)", "sex is not a number"),
     ("age = years(born - born)", "a column stands in it twice"),
     ("stay = discharge - arrived", "both moments must be dates"),
     ("stay = discharge - seen", "stay is null where its columns are; declare it nullable: true"),
     ("ill = date(arrived)", "the label stands on the left"),
-    ("pregnant = yes -> age < 55 and sexx = F", "'55 and sexx' is no value and a column"),
+    ("pregnant = yes -> age < 55 and sexx = F", "'55 and sexx' is not a value and a column"),
     ("born <= admission = seen", "a comparison is of two columns, or of a chain"),
-    ("country, town in DE, Bonn", "'town' is no column"),
-    ("country, city in DE, Bern", "'Bern' is no category of city"),
+    ("country, town in DE, Bonn", "'town' is not a column"),
+    ("country, city in DE, Bern", "'Bern' is not a category of city"),
     ("country, city in DE, Bonn, x", "has 3 of 2 values"),
     ("country in DE", "combinations are of two columns or more")])
 def test_a_bad_line_is_refused_by_its_entry(line, match):

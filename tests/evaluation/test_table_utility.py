@@ -162,10 +162,10 @@ def test_metrics_are_json_and_say_what_epsilon_does_not_cover(result):
     seen = result["not_covered_by_epsilon"]
     assert {"gen2real.lr.auprc", "gen2real.lr.f1", "fidelity.two_way_tvd",
             "fidelity.query_error"} <= set(seen)
-    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 + 4 and not any("schema" in name for name in seen)
+    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 + 4 + 5 and not any("schema" in name for name in seen)
     sizes = [result[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
     assert sizes == [300, 300, 300, 2] and result["setting"]["name"] == "full"
-    assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity"}
+    assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity", "losses"}
     assert result["notes"] == [] and result["schema_violations"]["mean"] == 0
 
 
@@ -179,7 +179,7 @@ def test_without_real_rows_there_is_no_bound_and_no_floor():
 @pytest.mark.parametrize(("x", "y", "message"), [
     (np.zeros((4, 5)), np.zeros(4, int), r"the schema needs \[n, 6\]"),
     (np.zeros((0, 6)), np.zeros(0, int), "n at least 1"),
-    (np.zeros((4, 6)), np.zeros(3, int), "one label a record"),
+    (np.zeros((4, 6)), np.zeros(3, int), "one label per record"),
     (np.zeros((4, 6)), np.zeros(4), "expected integers 0..1"),
     (np.zeros((4, 6)), np.full(4, 2), r"0\.\.1"),
     (np.full((4, 6), np.nan), np.zeros(4, int), "generator diverged")])

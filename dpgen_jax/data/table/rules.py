@@ -483,7 +483,7 @@ def _called(call: tuple[str, str, str], fields: dict[str, Field], label: str) ->
     words = _words(inside)
     sizes = {"date": 1, "years": 3}
     if name not in sizes:
-        raise UserError(f"{name} is no function{nearest(name, sizes)}; write a = date(b), "
+        raise UserError(f"{name} is not a function{nearest(name, sizes)}; write a = date(b), "
                         "a = years(b - c) or a = b - c")
     if len(words) != sizes[name] or (words[1:2] or ["-"]) != ["-"]:
         raise UserError("write a = date(b), or a = years(b - c)")
@@ -507,7 +507,7 @@ def _function(name: str, named: list[Field]) -> Function:
         raise UserError("both moments must be dates, or both datetimes")
     counts = column.written == "plain" and not column.categories and target.step
     if name != "date" and not (counts or (name == "difference" and column.written == "duration")):
-        raise UserError(f"{column.name} is no number with declared decimals, which can be computed")
+        raise UserError(f"{column.name} is not a number with declared decimals, which can be computed")
     if any(source.column.nullable for source in sources) and not column.nullable:
         raise UserError(f"{column.name} is null where its columns are; declare it nullable: true")
     return Function(name, target, tuple(sources))
@@ -546,7 +546,7 @@ def listing(names: str, lines: list[str]) -> str:
 def _category(text: str, column: Column) -> float:
     """Returns the code of a category."""
     if text not in column.categories:
-        raise UserError(f"{text!r} is no category of {column.name}"
+        raise UserError(f"{text!r} is not a category of {column.name}"
                         f"{nearest(text, column.categories)}")
     return float(column.categories.index(text))
 
@@ -569,7 +569,7 @@ def _words(text: str) -> list[str]:
 
 def _field(word: str, fields: dict[str, Field]) -> Field:
     if word not in fields:
-        raise UserError(f"{word!r} is no column with values{nearest(word, fields)}")
+        raise UserError(f"{word!r} is not a column with values{nearest(word, fields)}")
     return fields[word]
 
 
@@ -580,7 +580,7 @@ def _conditions(words: list[str], fields: dict[str, Field]) -> tuple[Condition, 
         parts = words[2].split(" and ")
         cut = next((i for i in range(1, len(parts)) if " and ".join(parts[i:]) in fields), None)
         if cut is None:
-            raise UserError(f"{words[2]!r} is no value and a column; write a = x and b = y")
+            raise UserError(f"{words[2]!r} is not a value and a column; write a = x and b = y")
         made.append(_condition([*words[:2], " and ".join(parts[:cut])], fields))
         words = [" and ".join(parts[cut:]), *words[3:]]
     return (*made, _condition(words, fields))
@@ -600,7 +600,7 @@ def _condition(words: list[str], fields: dict[str, Field]) -> Condition:
         value = (transform.number(text) if column.written == "plain" else
                  transform.reader(column)(text))
     if value is None:
-        raise UserError(f"{text!r} is no {transform.what(column)}, as {column.name} has")
+        raise UserError(f"{text!r} is not a {transform.what(column)}, as {column.name} has")
     if column.kind == "categorical" and sign != "=":
         raise UserError(f"the categories of {column.name} have no order; write =")
     return Condition(field, sign, value)
@@ -646,7 +646,7 @@ def _sum(named: list[Field], signs: list[str]) -> Sum:
     for field in named:
         column = field.column
         if column.categories or column.written not in ("plain", "duration"):
-            raise UserError(f"{column.name} is no number, which can be added")
+            raise UserError(f"{column.name} is not a number that can be added")
         if column.kind == "continuous" and column.decimals < 0 and column.written == "plain":
             raise UserError(f"{column.name} has no declared decimals, without which a sum is not "
                             "exact; add decimals: 2, or as many as it has")
