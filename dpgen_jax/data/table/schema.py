@@ -474,12 +474,12 @@ def _parse(document: object) -> Schema:
     entries, names = document["columns"], list(document["columns"])
     _require_decided(entries)
     apart = {name for name in names if kind_of(name, entries[name]) in UNREAD}
-    released: list[str] = []
+    left_out: list[str] = []
     identifiers: list[Identifier] = []
-    for name in names:
-        made = unread(name, entries[name], len(released)) if name in apart else None
-        released += [name] * (made is not None or name not in apart)
+    for i, name in enumerate(names):
+        made = unread(name, entries[name], i - len(left_out)) if name in apart else None
         identifiers += [made] if made else []
+        left_out += [name] * (name in apart and made is None)
     columns = [column(name, entries[name]) for name in names if name not in apart]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
@@ -510,7 +510,7 @@ def _parse(document: object) -> Schema:
     if not isinstance(stated, list) or not all(isinstance(text, str) for text in stated):
         raise UserError("constraints is not a list; write one per line, as - a <= b")
     spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(stated)),
-                     predicted, left_out=tuple(name for name in names if name not in released))
+                     predicted, left_out=tuple(left_out))
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
     constraints.check(spec)
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
