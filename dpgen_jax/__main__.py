@@ -14,16 +14,16 @@ from dpgen_jax.version import __version__
 COMMANDS = {
     "train": "trains a generator under differential privacy",
     "sample": "draws synthetic records from a release",
-    "export": "writes a folder that draws a release's records with NumPy alone",
-    "evaluate": "measures a release against held-out records",
+    "export": "writes a folder that draws a release's records with NumPy only",
+    "evaluate": "evaluates a release on held-out records",
     "compare": "writes one page that compares evaluated runs",
     "account": "computes what a configuration costs, or what a run has spent",
-    "audit": "attacks what is promised: a mechanism, a training, a run, planted faults",
-    "publish": "publishes a bound on what a run's votes cost, once, at a cost",
+    "audit": "attacks the promise of a mechanism, a training or a run, or planted faults",
+    "publish": "publishes an upper bound on the cost of a run's votes, once and at a cost",
     "features": "turns images into features by a network whose weights you have",
     "schema": "drafts the schema of a CSV file, or buys its private entries",
     "federate": "writes the Flower app of a federation",
-    "join": "holds the records of one client of a federation",
+    "join": "runs one client of a federation, with its records",
 }
 
 
@@ -44,7 +44,8 @@ def command(argv: list[str]) -> int | None:
         lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
         program = "dpgen" if Path(sys.argv[0]).stem == "dpgen" else "python -m dpgen_jax"
         print(f"usage: {program} COMMAND ...\n", *lines,
-              f"  {'methods':{width}}  lists the methods: for what data, for whom, how long",
+              f"  {'methods':{width}}  lists the methods: for which data, who is protected, how "
+              "long they take",
               f"\n{program} COMMAND --help shows its flags, {program} --version the version",
               sep="\n")
         return None
@@ -54,7 +55,7 @@ def command(argv: list[str]) -> int | None:
     name, *rest = argv
     if name == "methods":
         if rest:
-            raise UserError(f"`methods` takes no argument; of one method: dpgen train {rest[0]} "
+            raise UserError(f"`methods` takes no argument; for one method: dpgen train {rest[0]} "
                             "--help")
         print(*about.lines(), sep="\n")
         return None

@@ -33,14 +33,14 @@ class OfMethod(Generic[Config]):
     """The flags of `account METHOD`; the method's configuration is part of them."""
 
     preset: str
-    """a preset of the method, which gives all other flags their values"""
+    """a preset of the method, which gives the defaults of all other flags"""
     delta: float
     """target"""
     config: Annotated[Config, tyro.conf.arg(name="")]
     epsilon: float | None = None
     """target; the preset's if left out"""
     presets: bool = False
-    """list the presets: where each is from, and what differs from that"""
+    """list the presets, their sources and what differs from these"""
     json: bool = False
     """print JSON"""
 
@@ -50,9 +50,9 @@ class OfRun:
     """The flags of `account RUN`."""
 
     cross_check: bool = False
-    """show the epsilon of the dp_accounting package beside ours"""
+    """show the epsilon of the dp_accounting package next to ours"""
     data_dependent: bool = False
-    """show what the run's votes say; as private as the records, for the data holder only"""
+    """show what the run's votes imply; as private as the records, for the data holder only"""
     sanitise: bool = False
     """the old spelling of: python -m dpgen_jax.publish RUN"""
     json: bool = False
@@ -83,8 +83,8 @@ def _print_configuration(method: str, argv: list[str]) -> None:
     name, preset = presets.get(method, parser.peek(argv, "--preset"))
     args = parser.parse(
         flags[module.Config], argv, f"python -m dpgen_jax.account {method}",
-        "What a configuration costs: proven for the code that runs, and as the paper counted it. "
-        f"Reads no data. Presets: {', '.join(presets.all_of(method))}.",
+        "What a configuration costs: proven for the code that runs, and as the paper counts it. No "
+        f"data are read. Presets: {', '.join(presets.all_of(method))}.",
         default=OfMethod(name, preset.delta, preset.config))
     if args.presets:
         print(*presets.listed(method), sep="\n")

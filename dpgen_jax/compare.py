@@ -46,7 +46,7 @@ def command(argv: list[str]) -> None:
     from dpgen_jax.release import contents
 
     out = args.out if args.out.suffix == ".html" else args.out / "comparison.html"
-    contents.refuse_shared(out, "a comparison holds numbers from real records")
+    contents.refuse_shared(out, "a comparison contains numbers from real records")
     page = report.compare([_entry(path) for path in args.runs])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page, encoding="utf-8")
@@ -73,7 +73,7 @@ def _one(path: Path) -> Entry:
 
     folder = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
     if folder is None:
-        raise UserError(f"{path} holds no evaluation/metrics.json; if it is a run, run "
+        raise UserError(f"{path} has no evaluation/metrics.json; if it is a run, first run "
                         f"{program('evaluate', path)} first")
     found = assessment.load(folder / "metrics.json")
     if found.fact("kind") == "classifier":

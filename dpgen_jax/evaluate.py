@@ -28,13 +28,14 @@ from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
+
     from dpgen_jax.data import Dataset
     from dpgen_jax.evaluation.assessment import Assessment
     from dpgen_jax.evaluation.two_tables import Source
     from dpgen_jax.release.bundle import Release
 
-DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
-               "attacks learn from them; writes metrics.json and report.html.")
+DESCRIPTION = ("Measures how useful synthetic records are, how similar they are to real ones, and "
+               "what attacks learn from them; writes metrics.json and report.html.")
 EMBEDDED = ("glyphs", "digits", "breast_cancer")
 PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train", "training"})
 """names of files that say nothing of what the data are"""
@@ -53,10 +54,11 @@ class Evaluate:
     """in its place: a CSV or Parquet file of synthetic rows, from whatever generator; --dataset is
     then a file of real rows, whose types are read from it"""
     dataset: str | None = None
-    """the data set that was trained on, whose held-out part is tested on; a run knows its own"""
+    """the data set of the training, whose held-out part is used for testing; by default that of the
+    run"""
     out: Path | None = None
-    """folder for metrics.json, report.html and private/; RUN/evaluation if left out, or
-    `evaluation` beside a release"""
+    """folder for metrics.json, report.html and private/; by default RUN/evaluation, or `evaluation`
+    next to a release"""
 
 
 def command(argv: list[str]) -> None:
@@ -72,8 +74,8 @@ def command(argv: list[str]) -> None:
         raise UserError("name a run or a release; or --synthetic FILE and --dataset FILE, to "
                         "compare two tables")
     if address := storage.url(source):
-        raise UserError(f"{address}: an evaluation is written beside the release that it is of; "
-                        "copy the folder to this machine first")
+        raise UserError(f"{address}: an evaluation is written next to its release; copy "
+                        "the folder to this machine first")
     if args.out:
         storage.require_local(args.out)
     if args.dataset is None:
@@ -87,7 +89,7 @@ def command(argv: list[str]) -> None:
     out = args.out or (run or source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
-    contents.refuse_shared(out, "an evaluation holds real records")
+    contents.refuse_shared(out, "an evaluation contains real records")
     dataset = _held_out(args, release, run)
     if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
         dataset = dataclasses.replace(dataset, name=name)
@@ -103,10 +105,9 @@ def command(argv: list[str]) -> None:
         return
     for line in assessment.terminal_lines(found):
         print(line)
-    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, "
-          f"{time.monotonic() - started:.0f} s)\n{report}\n"
-          f"{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
-          "numbers from real records are not covered by epsilon")
+    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, {time.monotonic() - started:.0f} "
+          f"s)\n{report}\n{out / 'private' / 'neighbours.html'} contains REAL records: never share "
+          "it\nnumbers from real records are not covered by epsilon")
 
 
 def _tables(args: Evaluate, synthetic: str) -> None:
@@ -156,8 +157,7 @@ def with_data_set(args: Evaluate) -> Evaluate:
         (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
     if source is None:
         bundle.load(run)  # what is no run or release is called so
-        raise UserError(f"{run} does not say which data set it was trained on; name it with "
-                        "--dataset")
+        raise UserError(f"{run} does not record its data set; name it with --dataset")
     options = reading.stated_options(run, known, args.data)
     return dataclasses.replace(args, dataset=source, data=options)
 

@@ -32,9 +32,9 @@ class Export:
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = parser.parse(Export, argv, "python -m dpgen_jax.export",
-                     "Writes a folder that draws the records of a release with NumPy alone, and "
-                     "compares it with the release first; costs no privacy. It is there for "
-                     "marginals, mixture and prototypes; other generators need JAX.")
+                     "Writes a folder that draws the records of a release with NumPy only, after "
+                     "comparing it with the release; costs no privacy. Works for marginals, "
+                     "mixture and prototypes; other generators need JAX.")
     from dpgen_jax.release import bundle, guarantee, standalone
 
     storage.require_local(args.out)
@@ -43,7 +43,7 @@ def command(argv: list[str]) -> None:
     release = bundle.load(args.source)
     standalone.write(release, args.out)
     print(f"guarantee: {guarantee.line(release.privacy)}")
-    print(f"draw records with NumPy alone: python {args.out / 'sample.py'} --n 1000 --out "
+    print(f"to draw records with NumPy only: python {args.out / 'sample.py'} --n 1000 --out "
           f"{'synthetic.csv' if hasattr(release.spec, 'columns') else 'synthetic.npz'}")
 
 

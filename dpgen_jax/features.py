@@ -27,8 +27,8 @@ from dpgen_jax.core.errors import UserError
 if TYPE_CHECKING:
     from dpgen_jax.evaluation.pretrained import Network
 
-DESCRIPTION = ("Turns images into features by a network whose public weights you have. They are a "
-               "data set that every method for tables trains on.")
+DESCRIPTION = ("Turns images into features with a network whose public weights you have. The "
+               "features are a data set for every method for tables.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Flags:
     dataset: str
     """images: a data set as for train"""
     weights: Path
-    """safetensors file of the network's public weights; none of these records may have trained
-    them"""
+    """safetensors file of the network's public weights; they must not have been trained on these
+    records"""
     out: Path
     """npz file to write, for --dataset npz:FILE; must not exist. As private as the images"""
     network: Literal["resnet18", "inception"] = "resnet18"
     """resnet18: torchvision's, 512 features; inception: pytorch-fid's Inception-v3, 2,048"""
     bound: float = 4.0
-    """features are clipped to [0, bound]; choose it by public images, never by these"""
+    """features are clipped to [0, bound]; choose it from public images, never from these"""
     data: Annotated[DataOptions, parser.FLAT] = DataOptions()
 
 
@@ -68,7 +68,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 
     contents.refuse_shared(flags.out, "features are those of real records")
     if flags.out.exists() or not flags.out.parent.is_dir() or flags.out.suffix != ".npz":
-        raise UserError(f"--out {flags.out} is no new .npz file in a folder that exists")
+        raise UserError(f"--out {flags.out} must be a new .npz file in an existing folder")
     if not 0 < flags.bound < float("inf"):
         raise UserError(f"--bound is {flags.bound}; it must be a number above 0")
     network, params = _network(flags)  # read first: a wrong file must not cost minutes
@@ -79,7 +79,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 
     dataset = data.load(flags.dataset, **vars(flags.data))
     if not isinstance(dataset.spec, ImageSpec):
-        raise UserError(f"{dataset.name} is a table; features are computed of images")
+        raise UserError(f"{dataset.name} is a table; features are computed from images")
     notices = Notices()
     for line in dataset.private_notes:
         notices.private(line)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from dpgen_jax.federated.messages import Terms
 
 Config = TypeVar("Config")
-DESCRIPTION = ("Writes a Flower app that trains a generator over clients who keep their records and"
-               " add the noise themselves. --critics, of fedavg_gan --clients, is their number.")
+DESCRIPTION = ("Writes a Flower app that trains a generator over clients who keep their records "
+               "and add the noise themselves. --critics "
+               "(--clients for fedavg_gan) is their number.")
 APP = """\
 [project]
 name = "federation"
@@ -47,9 +48,9 @@ class Federate(Generic[Config]):
     """The flags."""
 
     preset: str
-    """whose values are the defaults"""
+    """the preset that gives the defaults"""
     epsilon: float
-    """the most that the questions may cost a client"""
+    """the most that the queries may cost a client"""
     delta: float
     """of the same promise"""
     height: int
@@ -66,11 +67,11 @@ class Federate(Generic[Config]):
     run: Path = Path("runs/federation")
     """the run folder, seen from where the SuperLink was started"""
     seconds: float = 120.0
-    """for which a round waits for answers"""
+    """how long a round waits for answers"""
     wait: float = 600.0
-    """for which the start waits for clients to join, in seconds"""
+    """how long the start waits for clients to join, in seconds"""
     seed: int | None = None
-    """repeats the server's draws, which protect nothing"""
+    """repeats the server's draws, on which no protection depends"""
 
 
 def parse(method: str, argv: list[str]) -> Federate[Any]:
@@ -94,7 +95,7 @@ def parse(method: str, argv: list[str]) -> Federate[Any]:
     name, preset = presets.get(method, stated or (federated or list(known))[0])
     spec = preset.spec
     if not isinstance(spec, ImageSpec):
-        raise UserError(f"preset {name} is for tables; a federation makes images")
+        raise UserError(f"preset {name} is for tables; a federation trains on images")
     generic: Any = Federate  # whose parameter is known at run time only
     defaults = Federate(name, preset.epsilon, preset.delta, spec.height, spec.width, spec.channels,
                         spec.classes, dataclasses.replace(preset.config, federated=True))
@@ -135,7 +136,7 @@ def write(folder: Path, terms: Terms, args: Federate[Any]) -> None:
     """
     path = folder / "pyproject.toml"
     if path.exists():
-        raise UserError(f"{folder} holds an app; remove it, or pass another --out")
+        raise UserError(f"{folder} already contains an app; remove it, or pass another --out")
     options = {"preset": args.preset, "epsilon": args.epsilon,
                "delta": args.delta, "out": str(args.run), "resume": False,
                "seconds": args.seconds, "wait": args.wait}
@@ -165,13 +166,11 @@ def summary(terms: Terms, args: Federate[Any]) -> str:
     rows, columns = method.mechanism.shape
     participations = method.mechanism.schedule.max_participations(terms.config.steps)
     return (f"{args.out}: {terms.config.n_clients} clients, {terms.config.steps} steps, "
-            f"{participations} participations of a client, sigma {terms.config.sigma:g}: "
-            f"epsilon {at_most(args.epsilon)} at delta {at_most(args.delta)} for all of a client's "
-            "records\n"
-            f"a question takes {sent:,} bytes, an answer {4 * rows * columns:,}, for each client "
-            "and participation\n"
-            f"start: flwr run {args.out} NAME --stream, with the SuperLink NAME of Flower's "
-            "config")
+            f"{participations} participations of a client, sigma {terms.config.sigma:g}: epsilon "
+            f"{at_most(args.epsilon)} at delta {at_most(args.delta)} for all of a client's "
+            f"records\na query takes {sent:,} bytes, an answer {4 * rows * columns:,}, for each "
+            f"client and participation\nstart: flwr run {args.out} NAME --stream, with the "
+            "SuperLink NAME of Flower's config")
 
 
 if __name__ == "__main__":

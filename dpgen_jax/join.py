@@ -23,7 +23,7 @@ from dpgen_jax.core.types import ImageSpec, UserError
 if TYPE_CHECKING:
     from dpgen_jax.federated.messages import Terms
 
-DESCRIPTION = ("Holds the records of one client and answers the questions of a federation, with "
+DESCRIPTION = ("Runs one client: it answers the queries of a federation from its own records, with "
                "noise added here, until it is interrupted or its budget is used up.")
 
 
@@ -32,23 +32,23 @@ class Join:
     """The flags."""
 
     app: Annotated[Path, tyro.conf.Positional]
-    """the app's folder: what the server's side sent, to be read before it is joined"""
+    """the folder of the app, as the server's side sent it; read it before joining"""
     data: str
     """the client's own records, SOURCE:PLACE as the documentation lists data sets"""
     client: int
-    """which client this is: 0 or above, its own number"""
+    """the number of this client, from 0"""
     epsilon: float
-    """the most that answering may cost all of these records"""
+    """the most that answering may cost for all of these records"""
     delta: float = 1e-5
     """of the same promise"""
     folder: Path | None = None
-    """client-N if left out; for its owner only"""
+    """by default client-N; only its owner can read it"""
     socket: Path | None = None
-    """FOLDER.socket if left out"""
+    """by default FOLDER.socket"""
     schema: str | None = None
     """the schema of a csv: a YAML file"""
     seed: int | None = None
-    """repeats a run; then there is NO privacy claim"""
+    """repeats a run, WITHOUT a privacy guarantee"""
 
 
 def terms_of(app: Path) -> Terms:
@@ -91,14 +91,14 @@ def command(argv: list[str]) -> None:
                      Budget(args.epsilon, args.delta),
                      seat=Seat(args.client, args.seed)) as client:
         def notify(what: str) -> None:
-            alone = "; its noise is made from a seed, and nothing is promised"
+            alone = "; its noise comes from a seed, so nothing is promised"
             tell(f"client {client.number} {what}: epsilon {at_most(client.ledger.epsilon(), 4)} "
                  f"of {at_most(args.epsilon)} is spent" + alone * (args.seed is not None))
 
         client.prepare()
         try:
             wire.listen(path, client.reply, ready=lambda: notify(
-                f"holds {root.absolute()} and listens at {path.absolute()}"))
+                f"uses {root.absolute()} and listens at {path.absolute()}"))
         finally:
             notify("stops")
 

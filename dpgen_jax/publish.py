@@ -16,8 +16,8 @@ from dpgen_jax.cli import parser, terminal
 from dpgen_jax.cli.terminal import print_record
 from dpgen_jax.run import costs
 
-LAST = ("no vote was read, and nothing was drawn, charged or written; leave out --dry-run to "
-        "publish the bound")
+LAST = ("no vote was read, and nothing was drawn, charged or written; to publish the bound, leave "
+        "out --dry-run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Publish:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """the folder of a finished run of Confident-GNMax"""
     dry_run: bool = False
-    """say what the run's claim is now and what it would be, and publish and spend nothing"""
+    """show the run's epsilon now and after publishing, without publishing or spending anything"""
     json: bool = False
     """print JSON"""
 
@@ -43,7 +43,7 @@ def command(argv: list[str]) -> None:
     """
     args = parser.parse(Publish, argv, "python -m dpgen_jax.publish",
                      "Publishes an upper bound on the data-dependent epsilon of a run, once and at "
-                     "a cost: the run's claim rises, by what --dry-run says.")
+                     "a cost: the epsilon of the run rises; --dry-run shows by how much.")
     if not args.dry_run:
         print_record(costs.publish(args.run), args.json)
         return

@@ -29,15 +29,15 @@ class Sample:
     """FILE.npz, FILE.csv, of tables FILE.parquet, and of images FILE.png (a grid) or a folder (one
     PNG an image)"""
     n: int = 1000
-    """how many; they are written as they are made, so any number fits into memory"""
+    """number of records; they are written as they are made, so any number fits into memory"""
     label: tuple[str, ...] = ()
-    """classes to draw from in equal shares; if left out all, as their released counts say"""
+    """classes to draw from in equal shares; by default all, according to their released counts"""
     where: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """a condition on a column that every record meets: "age>=60", "age=18..65", "city=Rome|Oslo",
     "city!=Rome", "pay=null"; several are joined by `and`, or by several --where"""
     max_tries: int | None = None
-    """records that may be drawn to find those that meet --where; by default 1,000 for each, and a
-    million at least"""
+    """records that may be drawn to find those that meet --where; by default 1,000 for each, and at
+    least a million"""
     seed: int | None = None
     """repeats a draw; sampling costs no privacy"""
 

@@ -33,8 +33,8 @@ from dpgen_jax.release import contents
 from dpgen_jax.run import purchase
 from dpgen_jax.run.progress import Notices
 
-DESCRIPTION = ("Drafts the schema of a CSV or Parquet file from its data, or buys the entries of a "
-               "draft that hold the word `private`, under differential privacy.")
+DESCRIPTION = ("Drafts the schema of a CSV or Parquet file from its data, or buys, under "
+               "differential privacy, the entries of a draft that are marked `private`.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,15 +51,15 @@ class Flags:
     """draft: the column that names the person or household of each row, as `train --unit` takes it;
     it is left out of the schema"""
     multiline: bool = False
-    """draft: cells in quotes may hold line ends"""
+    """draft: quoted cells may contain line ends"""
     schema: str | None = None
-    """buy: a draft, with `private` for what is bought"""
+    """buy: a draft, with `private` for the entries to buy"""
     schema_epsilon: float | None = None
-    """buy: split evenly over what is bought"""
+    """buy: split evenly over the bought entries"""
     schema_delta: float = 0.0
     """buy: split evenly over bought categories"""
     max_gb: float | None = None
-    """memory that reading may take; the machine's"""
+    """memory for reading the data, in GB; by default all of the machine"""
 
 
 def command(argv: list[str]) -> None:
@@ -80,16 +80,18 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     """
     if flags.out.exists() or not flags.out.parent.is_dir():
         raise UserError(f"--out {flags.out} exists; give a new file" if flags.out.exists() else
-                        f"--out {flags.out}: no folder {flags.out.parent}; make it first")
-    contents.refuse_shared(flags.out, "a draft holds what was read from real records")
+                        f"--out {flags.out}: there is no "
+                        f"folder {flags.out.parent}; create it first")
+    contents.refuse_shared(flags.out, "a draft contains values read from real records")
     drafted = _drafted(flags)
     document = drafted.document
     flags.out.touch(mode=0o600, exist_ok=False)
     flags.out.write_text(table_draft.render(
         document, flags.source, remarks=drafted.remarks), "utf-8")
     if flags.schema_epsilon is not None:
-        log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
-            "run uses this schema or not; every run with it charges it as a part of its own")
+        log(f"note: epsilon {at_most(flags.schema_epsilon)} is spent on these records, whether or "
+            "not a run uses this schema; every run that uses it charges it as part of its own "
+            "epsilon")
         _require_values(document, flags)
     for line in drafted.lines():
         log(f"note: {line}")
@@ -99,9 +101,9 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 def _require_values(document: Json, flags: Flags) -> None:
     """Says of which entries no value came out, once all that was bought is written."""
     if missing := purchase.without_value(document):
-        raise UserError(f"nothing stands out of the noise for {listed(missing)}: declare what is "
-                        f"still `private` in {flags.out}, which holds all that was bought, and "
-                        "whose block `bought` stays")
+        raise UserError(f"nothing stands out from the noise for {listed(missing)}: declare the "
+                        f"entries that are still `private` in {flags.out}, which contains "
+                        "everything that was bought, and keep its block `bought`")
 
 
 def _drafted(flags: Flags) -> table_draft.Drafted:
@@ -114,8 +116,8 @@ def _drafted(flags: Flags) -> table_draft.Drafted:
         types = frames.parquet_types(locate(flags.source)) if _is_parquet(flags.source) else {}
         return table_draft.draft(cells, flags.label, described, types).condensed()
     if flags.unit is not None:
-        raise UserError("--unit is for a draft: what is bought is bought at the level of single "
-                        "rows, which does not cover all rows of a unit; declare these entries")
+        raise UserError("--unit is for drafts only: buying protects single rows, not all rows of a "
+                        "unit; declare these entries")
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
@@ -128,7 +130,7 @@ def _drafted(flags: Flags) -> table_draft.Drafted:
             entries, cells, price, flags.schema, lambda bought: purchase.remembered(
                 bought, _content(flags.source), flags.out.absolute(), Notices().private)))
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
-                    "neither to draft a schema, with --label COLUMN where rows have classes")
+                    "neither to draft a schema, with --label COLUMN if rows have classes")
 
 
 def _content(source: str) -> Private[str]:

@@ -58,7 +58,7 @@ def trained(call: train_flags.Call) -> int | None:
             take_part = lifecycle.join(request, dataset)
             del dataset  # the records of other processes' units need not stay in memory
             return take_part()
-        if request.out is None and not request.resume:  # named here, as the last lines name it too
+        if request.out is None and not request.resume:  # named here for the last lines
             root = default_root(request.method, dataset.name)
             request = dataclasses.replace(request, out=root)
         lifecycle.run(request, dataset, notices=notices)
@@ -68,12 +68,13 @@ def trained(call: train_flags.Call) -> int | None:
 
 
 def next_steps(root: Path, tested: bool) -> list[str]:
-    """Returns the last lines of a run: its samples, and the command that measures them."""
+    """Returns the last lines of a run: where things are, and the command that evaluates it."""
     release = RunFolder(root).release
     lines = [f"samples: {path}" for path in (release / "samples.png", release / "samples.csv")
              if path.is_file()]
+    lines.append(f"statement: {release / 'statement.html'} (what is promised, in plain words)")
     if tested:
-        lines.append(f"measure it: {program('evaluate', root)} (--fast: in less time)")
+        lines.append(f"evaluate it: {program('evaluate', root)} (with --fast in less time)")
     return lines
 
 

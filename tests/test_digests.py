@@ -98,7 +98,7 @@ def left(root: Path, release: lifecycle.Release) -> dict:
             "state": {part.stem: state_names(part) for part in parts},
             "arrays": {name: f"{a.dtype}{[*a.shape]}" for name, a in sorted(arrays.items())},
             "ledger": [without(line, "prev", "hash", "run", "config_hash") for line in lines],
-            "privacy": without(privacy, "package_version"),
+            "privacy": without(privacy, "package_version", "started_on", "texts"),
             "config": without(config, "generator_sha256", "package_version")}
 
 

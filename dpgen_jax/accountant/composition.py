@@ -517,8 +517,8 @@ def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> 
     if n_records < 1:
         raise UserError(f"the number of records must be positive, got {n_records}")
     if delta >= 1 / n_records:
-        raise UserError(f"delta {delta:g} is no protection for {n_records} records; "
-                        f"choose it below 1/n = {1 / n_records:.2g}, better {_below(n_records)}")
+        raise UserError(f"delta {delta:g} does not protect {n_records} records; choose a delta "
+                        f"below 1/n = {1 / n_records:.2g}, better {_below(n_records)}")
     if delta > 1 / (10 * n_records):
         return [f"delta {delta:g} is large for {n_records} records; "
                 f"{_below(n_records)} (at most 1/(10 n)) is usual"]
@@ -592,7 +592,7 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
     if enough > _LARGEST_SIGMA:
         raise BudgetExceeded(_too_small(total(_LARGEST_SIGMA), epsilon, delta, f"{steps} steps"))
     if too_little < _SMALLEST_SIGMA:
-        raise UserError("this budget asks for no noise: a step has no cost, or there are no steps")
+        raise UserError("this budget needs no noise: a step costs nothing, or there are no steps")
     while enough / too_little > 1 + 1e-6:
         middle = math.sqrt(enough * too_little)
         too_little, enough = (too_little, middle) if total(middle) <= epsilon else (middle, enough)

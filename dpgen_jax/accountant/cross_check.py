@@ -77,7 +77,7 @@ def _why_none(events: Events) -> str:
     poisson, laplace = of_kind(PoissonGaussianEvent, events), of_kind(LaplaceEvent, events)
     if of_kind(SampledGaussianEvent, events) and (poisson or laplace):
         return ("only the Renyi accountant of dp_accounting counts sampling without replacement, "
-                "and it counts no Poisson sampling or Laplace noise beside that")
+                "and it does not count Poisson sampling or Laplace noise together with that")
     if len({event.relation for event, _ in poisson}) > 1:
         return "dp_accounting counts all events under one relation, and these have two"
     if laplace and _replaces_one(events):
@@ -97,17 +97,17 @@ def _expected_gap(events: Events) -> str:
     if of_kind(NonPrivateEvent, events):
         return "both are infinite: a release without noise bounds nothing"
     if of_kind(SampledGaussianEvent, events):
-        return ("theirs is expected to be equal or larger, but for its last digits: both are Renyi "
-                "accountants under replace-one; ours searches more orders, rounds up and charges "
-                "the distance to ideal noise")
+        return ("theirs is expected to be equal or larger, except for its last digits: both are "
+                "Renyi accountants under replace-one; ours searches more orders, rounds up and "
+                "charges the distance to ideal noise")
     if of_kind(PoissonGaussianEvent, events):
         convention = ("under replace-one in both" if _replaces_one(events) else
                       "zero-out being read as add-or-remove-one, whose pairs of laws are the same")
-        return ("either may be a little larger: both put privacy losses on grids of their own and "
-                f"round up, {convention}")
+        return ("either may be a little larger: each uses a grid of privacy losses of its own and "
+                f"rounds up, {convention}")
     if of_kind(LaplaceEvent, events):
-        return ("either may be a little larger: both put privacy losses on grids of their own and "
-                "round up")
+        return ("either may be a little larger: each uses a grid of privacy losses of its own and "
+                "rounds up")
     return ("theirs is expected to be a little larger: ours is exact, theirs puts privacy losses "
             "on a grid and rounds up; both take the sensitivity, a distance between neighbours, "
             "as it is, whatever the relation is called")

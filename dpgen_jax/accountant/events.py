@@ -417,7 +417,7 @@ def merge(events: Events) -> Events:
     counts: dict[Event, int] = {}
     for event, count in events:
         if not isinstance(event, tuple(_KINDS.values())):
-            raise UserError(f"{event!r} is no privacy event")
+            raise UserError(f"{event!r} is not a privacy event")
         # bool is an int to Python, but "True rounds" is a slip
         if isinstance(count, bool) or (count := operator.index(count)) < 0:
             raise UserError(f"the count of an event must be a whole number >= 0, got {count!r}")

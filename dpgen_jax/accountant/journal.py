@@ -120,15 +120,15 @@ class Entry(Witness):
             return
         if not ledger.contains(known.head, known.lines):
             raise UserError(
-                f"{ledger.path} has {ledger.n_lines} lines and not the one, number {known.lines}, "
-                f"that this run came to in {known.folder} (so says {self._path}): it is an older "
-                "state or a copy, and spent budget would be forgotten; go on with the folder that "
-                "is ahead, or start a new run, whose epsilon adds to this one's")
+                f"{ledger.path} has {ledger.n_lines} lines, but not line {known.lines} that this "
+                f"run reached in {known.folder} (according to {self._path}): it is an older state "
+                "or a copy, and spent budget would be forgotten; use the folder that is ahead, or "
+                "start a new run, whose epsilon adds to this one's")
         before, now = known.content, str(self._about.get("content", ""))
         if not known.records and before and now and before != now:
-            raise UserError(f"the data changed since {known.folder} bought what they left "
-                            "undeclared: bring them back as they were, or start a new run, whose "
-                            "epsilon adds to this one's")
+            raise UserError(f"the data changed after {known.folder} bought their undeclared "
+                            "entries: restore them, or start a new run, whose epsilon adds to this "
+                            "one's")
 
     def _opened(self) -> Run | None:
         """Opens and locks the run's file, and returns the run that it describes."""
@@ -192,7 +192,7 @@ class Entry(Witness):
             if size < self._size or self._end not in (None, size) or not self._in_place():
                 raise UserError(f"{self._path}, the journal of this run, was deleted, replaced or "
                                 "written to by something else since the run started, so nothing "
-                                "may be drawn: bring it back, then resume the run")
+                                "may be drawn: restore it, then resume the run")
             if size > self._size:  # a torn line, or what an append that failed left
                 os.ftruncate(self._fd, self._size)
             self._end = None
@@ -223,7 +223,8 @@ class Entry(Witness):
 def failed(path: Path, error: OSError) -> UserError:
     """The error for a file of the journal that cannot be written."""
     mend = ("free some space, then resume the run" if error.errno in FULL else
-            "mend that, or set DPGEN_STATE to a folder on a local disk, which starts a new journal")
+            "correct that, or set DPGEN_STATE to a folder on a local disk, which starts a new "
+            "journal")
     return UserError(f"the journal of this run, {path}, cannot be written ({error.strerror}), so "
                      f"nothing may be drawn: {mend}")
 
@@ -277,8 +278,8 @@ def _ends(path: Path) -> tuple[Run | None, int, str]:
         return Run(**{f.name: fields[f.name] for f in dataclasses.fields(Run)
                       if f.name in fields or f.default is dataclasses.MISSING}), whole, digest
     except ledger.DAMAGE:
-        raise UserError(f"{path} is damaged: bring it back, or remove it, and what that run spent "
-                        "is forgotten") from None
+        raise UserError(f"{path} is damaged: restore it, or remove it and lose the record of what "
+                        "that run spent") from None
 
 
 class Unusable(UserError):
@@ -317,23 +318,23 @@ class Journal:
                 raise PermissionError(None, "Permission denied")
             self.key = self._key()
         except OSError as error:
-            raise Unusable(f"the journal of spent runs, {folder}, cannot be written ("
-                           f"{error.strerror}); set DPGEN_STATE to a folder that can") from None
+            raise Unusable(f"the journal of spent runs, {folder}, cannot be written "
+                           f"({error.strerror}); set DPGEN_STATE to a writable folder") from None
 
     def _key(self) -> bytes:
         path = self.folder / "key"
         if not path.exists():
             if any(self._runs.iterdir()) and not path.exists():
-                raise UserError(f"{path} is missing: bring it back, or remove {self.folder}, and "
-                                "what was spent on which records is forgotten")
+                raise UserError(f"{path} is missing: restore it, or remove {self.folder} and lose "
+                                "the record of what was spent on which records")
             self._make_key(path)
         try:
             key = bytes.fromhex(files.read_bytes(path, 1000).decode())
         except ValueError:  # a UserError too: it is too long, or no file
             key = b""
         if len(key) != 32:
-            raise UserError(f"{path} is damaged: bring it back, or remove {self.folder}, and what "
-                            "was spent on which records is forgotten")
+            raise UserError(f"{path} is damaged: restore it, or remove {self.folder} and lose the "
+                            "record of what was spent on which records")
         return key
 
     def _make_key(self, path: Path) -> None:

@@ -271,7 +271,7 @@ def parse_lines(previous: str, text: bytes) -> tuple[Record, str]:
 
 def no_resume(path: Path, why: str) -> UserError:
     """The error for a ledger that cannot be trusted."""
-    return UserError(f"{path}: {why}; the run cannot be resumed, as what it spent is not known")
+    return UserError(f"{path}: {why}; the run cannot be resumed, since its spending is not known")
 
 
 def replay_lines(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Account]:
@@ -417,10 +417,10 @@ def require_ledger(path: Path) -> None:
     try:
         size = files.require_regular(path).st_size
     except UserError as error:
-        raise UserError(f"{error}; the run cannot be resumed, as what it spent is not known"
+        raise UserError(f"{error}; the run cannot be resumed, since its spending is not known"
                         ) from None
     if size > MOST_BYTES:
-        raise no_resume(path, f"{size:,} bytes are more than any ledger takes")
+        raise no_resume(path, f"{size:,} bytes are more than any ledger needs")
 
 
 def read_ledger(path: Path) -> bytes:

@@ -368,7 +368,7 @@ class Sanitiser:
                 raise UserError(f"{name} must be positive and finite, got {getattr(self, name)}")
         if self.beta < 1e-4:
             raise UserError(f"beta must be at least 0.0001, got {self.beta}: float errors of the "
-                            "sensitivity have to be small beside it")
+                            "sensitivity must be small in comparison")
 
     def require_conditions(self, sigma2: float, bins: int) -> None:
         """Refuses a run whose smooth sensitivity is not proven at this order, whatever its votes.

@@ -37,14 +37,14 @@ class OfMethod(Generic[Config]):
     """The flags of `audit METHOD`; the method's configuration is part of them."""
 
     preset: str
-    """a preset of the method, which gives all other flags their values"""
+    """a preset of the method, which gives the defaults of all other flags"""
     epsilon: float
     """the promise"""
     delta: float
     """of the same promise"""
     config: Annotated[Config, parser.FLAT]
     seconds: float = Attack.seconds
-    """how long the mechanism is attacked; more certifies more"""
+    """how long the mechanism is attacked; more time certifies more"""
     dataset: str | None = None
     """train on this data set, with canaries among its records; no data are read if left out"""
     canaries: int | None = None
@@ -63,7 +63,7 @@ class OfFolder:
     """The flags of `audit RUN`."""
 
     dataset: str | None = None
-    """the data set that was trained on, to replay the run on neighbours of it"""
+    """the data set of the training, to replay the run on its neighbours"""
     seconds: float = 0.0
     """how long the mechanism of the run is attacked too; its curves are then in the report"""
     out: Path | None = None
@@ -78,7 +78,7 @@ class OfFaults:
     """The flags of `audit --faults`."""
 
     faults: bool = True
-    """plant every fault, and say which attack caught it"""
+    """plant every fault, and show which attack catches it"""
     only: tuple[str, ...] = ()
     """names of faults; all if left out"""
     out: Path | None = None
@@ -131,7 +131,7 @@ def _folder(root: Path, argv: list[str]) -> int:
                      "--dataset also that one record moves only its own unit.")
     out = _out(args.out, root / "audit")
     if not 0 <= args.seconds < float("inf"):
-        raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
+        raise UserError(f"--seconds is {args.seconds}; give a number, or 0 to skip this attack")
     request = None
     with contextlib.suppress(UserError):  # the audit itself reports what is wrong with the folder
         request = runs.request_of(root)
@@ -141,12 +141,12 @@ def _folder(root: Path, argv: list[str]) -> int:
 
 def _faults(argv: list[str]) -> int:
     args = parser.parse(OfFaults, argv, program("audit"),
-                     "Plants every fault of the catalogue, and says which attack caught it.")
+                     "Plants every fault of the catalogue, and shows which attack catches it.")
     out = _out(args.out, Path("audits") / "faults")
     tests = Path(__file__).parents[2] / "tests"
     if not (tests / "planted").is_dir():
-        raise UserError("--faults needs a clone of the repository, whose tests hold the faults; "
-                        "clone it, install it by pip install -e '.[dev]' and run this there")
+        raise UserError("--faults needs a clone of the repository, whose tests contain the faults; "
+                        "clone it, install it with pip install -e '.[dev]' and run this there")
     sys.path.insert(0, str(tests))
     planted = importlib.import_module("planted")
     return _finish(planted.all_of(args.only, _log(args.json)), out, args.json)

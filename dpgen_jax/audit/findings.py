@@ -195,7 +195,7 @@ def require_folder(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{option('out', out)} is a file; name a folder")
-    contents.refuse_shared(out, "an audit is for the data holder")
+    contents.refuse_shared(out, "an audit is for the data holder only")
 
 
 def _picture(report: Report) -> bytes:

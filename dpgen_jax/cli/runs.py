@@ -31,7 +31,7 @@ def request_of(root: Path) -> Request:
     if typed is None:
         return reading.stored_request(root)
     if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
-        raise UserError(f"{config} is damaged: typed is no list of words; bring it back")
+        raise UserError(f"{config} is damaged: typed is not a list of words; restore it")
     from dpgen_jax.cli import train_flags
 
     method, *words = typed
@@ -55,10 +55,9 @@ def _without_removed(method: str, words: list[str], root: Path) -> list[str]:
     """
     config = read_json(RunFolder(root).config).get("config")
     if isinstance(config, dict) and (config.get("nearest") or {}).get("images"):
-        raise UserError(f"{root} was begun when teachers without networks were a setting of "
-                        f"{method}, which is the method prototypes now: go on with that version, "
-                        "or start a new run, whose epsilon adds to this one's; what it has "
-                        "released stays as it is")
+        raise UserError(f"{root} began when teachers without networks were a setting of {method}, "
+                        "which is now the method prototypes: resume it with that version, or start "
+                        "a new run, whose epsilon adds to this one's; its release stays as it is")
     kept, is_removed = [], False
     for word in words:
         if word.startswith("--"):
@@ -85,7 +84,7 @@ def folder_of(word: str) -> Path | None:
     if path.is_file():
         raise UserError(f"{word} is a file; name the folder of a run")
     likely = nearest(word, [*methods.NAMES, *_folders_beside(path)])
-    raise UserError(f"there is no folder {word!r}, and no method of that name{likely}; methods: "
+    raise UserError(f"there is no folder {word!r}, and no method with that name{likely}; methods: "
                     f"{', '.join(methods.NAMES)}")
 
 

@@ -34,38 +34,42 @@ class Train(Generic[Config]):
     """The flags of `python -m dpgen_jax.train`, for a method whose configuration is a `Config`."""
 
     preset: str
-    """whose values are the defaults; chosen for the data if left out"""
+    """the preset that gives the defaults; chosen for the data if left out"""
     epsilon: float
     """the promise; inf: no privacy"""
     delta: float
     """must lie below 1 / records"""
     class_epsilon: float
-    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
+    """part of epsilon, for noisy class counts from which labels are sampled; 0: equal shares"""
     config: Annotated[Config, FLAT]
     dataset: str = "glyphs"
-    """what to train on: a file or folder, glyphs, or SOURCE:PLACE as the documentation lists data
+    """the training data: a file or folder, glyphs, or SOURCE:PLACE as the documentation lists data
     sets"""
     out: Path | None = None
     """run folder; runs/METHOD-DATASET-TIME if left out"""
     release_to: str | None = None
     """an address (gs://BUCKET/FOLDER, s3://BUCKET/FOLDER) that the finished release is copied to"""
+    made_by: str | None = None
+    """the person or organisation that makes the release, for its statement"""
     total_epsilon: float | None = None
-    """refuse a run with which all runs on these records, as far as this machine's journal knows
-    them, would go beyond this epsilon"""
+    """refuse the run if all runs on these records, as far as the journal of this machine knows
+    them, would exceed this epsilon together"""
     resume: bool = False
-    """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
+    """resume a run: `--resume RUN` needs nothing else; without RUN, the run in --out"""
     dry_run: bool = False
-    """say what would be trained, and with what noise; nothing is written or spent"""
+    """show what would be trained and with how much noise, without writing or spending anything"""
     seed: int | None = None
-    """repeats a run bit for bit; then there is NO privacy claim"""
+    """repeats a run bit for bit, WITHOUT a privacy guarantee"""
     schema_share: float = SHARE
-    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
+    """part of epsilon and delta that estimates kinds, bounds and categories of undeclared
+    columns"""
     accept_uncovered: bool = False
     """release public fields that were read from private records, and say so in the statement"""
     clients: int | None = None
-    """simulated clients to deal the records to: with --federated, or for a method of clients"""
+    """number of simulated clients to deal the records to: with --federated, or for a method of
+    clients"""
     alpha: float | None = None
-    """with --clients: how much they differ, Dirichlet(alpha) by class; evenly if left out"""
+    """with --clients: how different they are, Dirichlet(alpha) by class; evenly if left out"""
     data: Annotated[DataOptions, FLAT] = DataOptions()
     monitor: Annotated[MonitorOptions, FLAT] = MonitorOptions()
     runtime: Annotated[Runtime, FLAT] = Runtime()
@@ -109,17 +113,17 @@ def call(argv: Sequence[str]) -> Call:
     root, argv = _resumed(argv)
     method, words = parser.split_method(argv, "")
     if method and method not in methods.NAMES and Path(method).exists():
-        raise UserError(f"{method!r} is no method but a path: write --dataset {method}")
+        raise UserError(f"{method!r} is a path and not a method: write --dataset {method}")
     before = NOTHING if root is None else runs.request_of(root)
     method = method or before.method or ""
     source = parser.peek(words, "--dataset") or before.source
     if source is None and root is not None:
-        raise UserError(f"the data of {root} were given in Python: go on there by "
+        raise UserError(f"the data of {root} were given in Python: resume it there with "
                         f"dpgen_jax.resume({str(root)!r}, DATA)")
     if source is None:
         method = method or choice.DEMONSTRATION[0]
     elif not method:
-        shown = choice.method_for(choice.kind_of(reading.with_kind(source)[0]))[0]
+        shown = choice.method_for(choice.kind_of(reading.with_kind(source)))[0]
     args, stated = parse(method or shown, words, before)
     fields = as_fields(stated)
     if method:
@@ -205,13 +209,14 @@ ON_TABLES = ("marginals", "gpate", "pategan", "datalens", "dpmerf")
 
 FLAGS = {
     "--dataset D": "a file or folder (people.csv, scans), glyphs, or SOURCE:PLACE (tfds:mnist)",
-    "--schema FILE": "of a table: kinds, bounds, categories; draft one with the command schema",
-    "--class-names A,B": "of a folder of images, with --channels 1 or 3 and --image-size 28",
+    "--schema FILE": "for a table: kinds, bounds, categories; the command schema drafts one",
+    "--class-names A,B": "for a folder of images, with --channels 1 or 3 and --image-size 28",
     "--epsilon E": "the promise: smaller is more private; 1 is strong, 10 is weak",
-    "--delta X": "the preset's if left out; of a general one by the number of records",
+    "--delta X": "by default the preset's; for a general preset it follows from the number of "
+                 "records",
     "--out RUN": "the run folder",
-    "--resume RUN": "go on with a run that was stopped; nothing else is needed",
-    "--dry-run": "say what would be trained, at what noise, and spend nothing",
+    "--resume RUN": "resume a run that was stopped; nothing else is needed",
+    "--dry-run": "show what would be trained and with how much noise, without spending anything",
 }
 
 
@@ -236,6 +241,6 @@ def help_text(program: str, method: str = "") -> str:
     return "\n".join([
         f"usage: {program} [METHOD] --dataset D --epsilon E [flags]\n",
         "Trains a generator under differential privacy. Method and settings are chosen for the",
-        "data where they are not named; the first line says which.\n",
+        "data where they are not named; the line `method` says which.\n",
         *about.lines(), "", *flags, *listed,
         f"\nall flags, and those of one method: {program} {named} --help-all"])

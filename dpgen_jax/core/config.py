@@ -26,12 +26,12 @@ State = Literal["device", "host", "disk"]
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """The claim, fixed before the first release."""
+    """The claim, which is fixed before the first release."""
 
     epsilon: float = 10.0
     delta: float = 1e-5
     class_epsilon: float = 0.0
-    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
+    """part of epsilon, for noisy class counts from which labels are sampled; 0: equal shares"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.class_epsilon < math.inf:
@@ -40,13 +40,13 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Speed and memory: nothing here changes what a run costs in privacy.
+    """Speed and memory: nothing here changes the privacy cost of a run.
 
-    Nor does it change what is computed, but for the precision of moments and of products.
+    Nor does it change results, except through the precision of moments and of products.
     """
 
     devices: int = 0
-    """devices to use; 0: all, and of a CPU as many as the method is faster on"""
+    """devices to use; 0: all, on a CPU as many as make the method fastest"""
     chunk: int = 0
     """teachers in one batched product; 0: chosen for the device"""
     parallel: Literal["shard_map", "pmap"] = "shard_map"
@@ -62,14 +62,15 @@ class Runtime:
     steps_per_call: int = 0
     """steps in one compiled call; 0: as many as take about a second"""
     checkpoint_minutes: float = 5.0
-    """time between checkpoints; 5 becomes more where they would stop the training for over 5 % of
-    the time, and any other number stays; one is always written at the end"""
+    """minutes between checkpoints; the default of 5 is raised where checkpoints would stop the
+    training for over 5 % of the time, any other number is not; the last checkpoint is always
+    written"""
     keep_checkpoints: int = 2
     """checkpoints to keep"""
     max_minutes: float = 0.0
-    """minutes of training after which the run stops by itself, with a release; 0: no limit"""
+    """minutes of training after which the run stops and writes a release; 0: no limit"""
     on_term: Literal["release", "checkpoint"] = "release"
-    """what SIGTERM leaves behind: a release, or, where seconds count, only a checkpoint"""
+    """what SIGTERM leaves: a release, or only a checkpoint, which is faster"""
 
     def __post_init__(self) -> None:
         for name, least in (("devices", 0), ("chunk", 0), ("steps_per_call", 0),
@@ -81,24 +82,26 @@ class Runtime:
 
 @dataclasses.dataclass(frozen=True)
 class MonitorOptions:
-    """The monitor of a training: what it shows, and when.
+    """The monitor of a training: what it shows and when.
 
-    It reads released values only: it costs no privacy, changes nothing that is computed, and models
-    may be chosen by it.
+    It uses released values only. So it costs no privacy, does not affect training, and models may
+    be chosen by it.
     """
 
     tensorboard: bool = False
     """also write metrics and sample grids to RUN/tensorboard (needs the extra `tensorboard`)"""
     evaluate_every: int | None = None
-    """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none; if left out
-    cheap ones, a few times in a run"""
+    """steps between evaluations of the samples, into metrics.jsonl; 0: none; by default cheap
+    measures a few times in a run"""
     public_dataset: str | None = None
-    """a PUBLIC data set of the same shape and classes, on which these evaluations also test; or
+    """a PUBLIC data set of the same shape and classes on which these evaluations also test; or
     release:RUN, samples of an earlier run, whose cost is then charged to this one too"""
     keep_best: bool = False
-    """release the generator that did best on --public-dataset, and not the last one"""
+    """release the generator that was best on --public-dataset instead of the last one"""
     progress: bool = True
-    """show on stderr how far the training is"""
+    """show the progress of the training on stderr"""
+    verbose: bool = False
+    """also print how the data were read, the steps, the noise, the devices and the memory"""
 
     def __post_init__(self) -> None:
         if self.evaluate_every is not None and self.evaluate_every < 0:
@@ -108,7 +111,7 @@ class MonitorOptions:
                             "the steps between tests")
         if self.keep_best and not self.public_dataset:
             raise UserError(f"{option('keep_best')} needs {option('public_dataset')}, the images "
-                            "by which it is chosen: a public data set, or release:RUN")
+                            "that choose it: a public data set, or release:RUN")
 
 
 Metric = Literal["gen2real", "real2gen", "real2real", "fidelity", "membership"]
@@ -117,24 +120,24 @@ METRICS: tuple[Metric, ...] = ("gen2real", "real2gen", "real2real", "fidelity", 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The measures of an evaluation, and how thorough they are.
+    """The measures of an evaluation, and their thoroughness.
 
-    No choice in it depends on what comes out.
+    No choice in it depends on results.
     """
 
     metrics: tuple[Metric, ...] = METRICS
     """gen2real: trained on synthetic records, tested on real ones; real2gen: the reverse;
-    real2real: the upper bound; fidelity: likeness; membership: attacks on the release"""
+    real2real: the upper bound; fidelity: similarity; membership: attacks on the release"""
     classifiers: tuple[str, ...] = ()
-    """of the usefulness; all of the setting if left out"""
+    """classifiers that measure usefulness; by default all of the setting"""
     targets: tuple[str, ...] = ()
-    """tables: columns that are predicted from the others beside the label, categories or numbers;
-    those of the schema if left out"""
+    """tables: columns to predict from the others, in addition to the label, categories or numbers;
+    by default those of the schema"""
     by: tuple[str, ...] = dataclasses.field(default=(), metadata={"repeats": True})
-    """tables: a column, or several with commas between them, for whose values the measures are
-    repeated; may be given again and again"""
+    """tables: a column, or several separated by commas, for whose values the measures are repeated;
+    may be given several times"""
     fast: bool = False
-    """a shorter protocol for laptops; everything that is written says so"""
+    """a shorter protocol for laptops; all output says so"""
     samples: int | None = None
     """synthetic records; 60,000 images or 10,000 rows of a table, with --fast 10,000 or 2,500"""
     seeds: int | None = None
@@ -151,10 +154,11 @@ class Evaluation:
 
 
 def to_json(value: object) -> Any:
-    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
+    """Converts dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
 
-    A field that equality ignores is written only if it is not empty, and one that came `later` only
-    if it is not the default. So digests of values without it stay as before the field existed.
+    A field that equality ignores is written only if it is not empty, and one that was added `later`
+    only if it is not the default. So digests of values without it are the same as before the field
+    existed.
     """
     if dataclasses.is_dataclass(value):
         return {f.metadata.get("key", f.name): to_json(getattr(value, f.name))
@@ -169,20 +173,20 @@ def to_json(value: object) -> Any:
 
 
 def _is_written(field: dataclasses.Field[Any], value: object) -> bool:
-    """Whether JSON holds the field."""
+    """Whether JSON contains the field."""
     return bool(value != field.default if "later" in field.metadata else field.compare or value)
 
 
 MAX_WHOLE = 2**63
-"""Whole numbers must be smaller in magnitude, so that arrays can hold them."""
+"""Whole numbers must be smaller in magnitude, so that they fit in arrays."""
 
 
 def from_json(kind: Any, value: Any, name: str = "") -> Any:
-    """The inverse of `to_json`: plain JSON as the type `kind`, of which every part is checked.
+    """The inverse of `to_json`: plain JSON as the type `kind`, with every part checked.
 
-    kind: a dataclass, a TypedDict (whose other keys may hold anything), or a type made of bool,
-    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: what an error
-    calls the value.
+    kind: a dataclass, a TypedDict (whose other keys may have any value), or a type made of bool,
+    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: the name of
+    the value in errors.
 
     Raises:
         UserError: Naming the field and what was expected.
@@ -211,7 +215,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
     if isinstance(value, list) and origin in (list, tuple):
         kinds = [parts[0]] * len(value) if origin is list or ... in parts else parts
         if len(kinds) != len(value):
-            raise UserError(f"{name} holds {len(value)} values, expected {len(kinds)}")
+            raise UserError(f"{name} has {len(value)} values, expected {len(kinds)}")
         return origin(from_json(k, part, f"{name}[{i}]")
                       for i, (k, part) in enumerate(zip(kinds, value, strict=True)))
     if kind is float and isinstance(value, str) and value in ("inf", "-inf"):
@@ -258,7 +262,7 @@ def _fields(cls: type, value: Json, needed: typing.Collection[str], name: str) -
 
 
 def _is_plain(kind: object, value: object) -> bool:
-    """Whether the value is a bool, text, null or number that is of the kind, and can be kept."""
+    """Whether the value is a bool, text, null or number of the kind, and can be stored."""
     if kind in (int, float):
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
         return whole or (kind is float and isinstance(value, float) and math.isfinite(value))
@@ -327,22 +331,23 @@ class DataOptions:
     channels: Literal[1, 3] | None = None
     """folder: 1 for grey, 3 for RGB, to which every image is converted"""
     class_names: str | None = None
-    """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
-    folders, of which there may be no others; in folder, after a last *, the others are left out"""
+    """names of the classes: a,b,c or a text file with one per line. folder, places365: the class
+    folders, and no others may exist; in folder, a last name * leaves the others out"""
     schema: str | None = None
-    """the schema of a csv: a YAML file, or the name of a packaged one; `train` buys what it does
-    not declare"""
+    """the schema of a csv: a YAML file, or the name of a packaged one; `train` estimates what it
+    does not declare"""
     label: str | None = None
-    """the column of the classes of a csv whose schema does not say; without one, rows have none"""
+    """the column of the classes of a csv whose schema does not name it; without one, rows have no
+    classes"""
     test_csv: str | None = None
     """the held-out part of a csv"""
     test_fraction: float | None = None
-    """for data without a held-out part: the share that is held out, by a hash of each record; 0.2
-    where `train` is told none, 0: none"""
+    """for data without a held-out part: the share to hold out, by a hash of each record; 0.2 in
+    `train` by default, 0: none"""
     attribute: str | None = None
-    """celeba: gender or hair; places365: the classes, with ; between them"""
+    """celeba: gender or hair; places365: the classes, separated by ;"""
     skip_bad: bool = False
-    """folder, celeba, places365: leave out files that cannot be used as images, and name them on
+    """folder, celeba, places365: leave out files that cannot be used as images, and list them on
     the terminal; each leaves an empty slot, so that nothing public depends on them"""
     background: Literal["white", "black"] | None = None
     """folder, celeba, places365: the colour that transparent pixels show; white if left out"""
@@ -354,12 +359,12 @@ class DataOptions:
     split: Literal["train", "train+val"] | None = None
     """celeba: the official parts that are trained on; train if left out"""
     per_class: int | None = None
-    """places365: training images that are taken of each class; all if left out"""
+    """places365: training images of each class to use; by default all"""
     unit: str | None = None
     """csv, parquet: the column that names the person, household or other unit of each row: all its
-    rows are protected together; it is no feature"""
+    rows are protected together; the column is not a feature"""
     rows_per_unit: int | None = None
-    """with --unit: the most rows of a unit that are kept, by a keyed hash; choose it without
+    """with --unit: the most rows of a unit that are used, chosen by a keyed hash; set it without
     looking at the records"""
     max_gb: float | None = None
-    """memory that reading the data may take, in GB; what the machine has, if left out"""
+    """memory for reading the data, in GB; by default all of the machine"""

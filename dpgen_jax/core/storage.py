@@ -1,8 +1,8 @@
 """Releases on object stores (`gs://`, `s3://` and others of fsspec); run folders are refused.
 
 A run's ledger is locked, and is on disk before the noise that it charges for is drawn. An object
-store guarantees neither, so a run folder there is refused. A release is public and is written
-whole: it is copied there when the run has written it, and read from there.
+store guarantees neither, so run folders there are refused. A release is public and is written
+completely: it is copied there after the run has written it, and read from there.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from dpgen_jax.core.errors import UserError, one_line, option
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/{1,2}(?P<place>[^/].*)", re.DOTALL)
-"""A scheme has two letters or more (one is a drive); `Path` takes away the second slash."""
+"""A scheme has two letters or more (one is a drive); `Path` removes the second slash."""
 
 
 def url(path: str | Path) -> str | None:
-    """Returns the address that a path stands for; None for one of this machine's own.
+    """Returns the address in a path; None for a local path.
 
     Args:
         path: A path, or an address such as gs://bucket/folder.
@@ -33,50 +33,50 @@ def url(path: str | Path) -> str | None:
 
 
 def refuse_remote(root: str | Path) -> None:
-    """Refuses an object store as the place of a run folder. Raises: UserError."""
+    """Raises UserError if the place of a run folder is an object store."""
     if address := url(root):
-        raise UserError(f"{address} is no place for a run folder: its ledger must be locked, and "
-                        "on disk before noise is drawn, which an object store does not promise. "
-                        f"Name a folder of a disk by {option('out')}; "
+        raise UserError(f"{address} cannot hold a run folder: its ledger must be locked and on "
+                        "disk before noise is drawn, which an object store does not guarantee. "
+                        f"Name a folder on a disk with {option('out')}; "
                         f"{option('release_to', address)} copies the finished release there")
 
 
 def require_local(out: Path) -> None:
-    """Refuses an object store as the place of a file or folder. Raises: UserError."""
+    """Raises UserError if the place of a file or folder is an object store."""
     if address := url(out):
         raise UserError(f"{address} is not on this machine; write to a disk, then copy it there")
 
 
 def check_destination(address: str) -> None:
-    """Refuses an address that no release can be copied to, before anything is spent.
+    """Refuses an address to which a release cannot be copied, before anything is spent.
 
     Args:
         address: As for `copy`.
 
     Raises:
-        UserError: For what is no address, a missing package, an address that cannot be reached,
-            and a folder that holds anything else than a release.
+        UserError: It is not an address, a package is missing, the address cannot be reached, or the
+            folder contains something other than a release.
     """
     if url(address) is None:
-        raise UserError(f"{option('release_to', address)} is no address such as gs://BUCKET/FOLDER "
-                        "or s3://BUCKET/FOLDER; a folder of this machine is named by "
-                        f"{option('out')}")
+        raise UserError(f"{option('release_to', address)} is not an address such as "
+                        "gs://BUCKET/FOLDER or s3://BUCKET/FOLDER; for a folder on this machine "
+                        f"use {option('out')}")
     system, folder = _opened(address)
     with _reported(address):
         names = {Path(name).name for name in system.find(folder)}
     if names and "privacy.json" not in names:
-        raise UserError(f"{address} holds other files ({', '.join(sorted(names)[:3])}); name "
+        raise UserError(f"{address} contains other files ({', '.join(sorted(names)[:3])}); name "
                         f"another {option('release_to')}")
 
 
 def copy(folder: Path, address: str) -> None:
-    """Copies a release to an address; config.json, which names the others' content, comes last.
+    """Copies a release to an address; config.json, which has the digests of the others, comes last.
 
     Args:
-        address: Where its files shall be, in place of those that are there.
+        address: Its destination; existing files there are replaced.
 
     Raises:
-        UserError: Where it cannot be written.
+        UserError: It cannot be written.
     """
     system, there = _opened(address)
     paths = sorted((path for path in folder.rglob("*") if path.is_file()),
@@ -92,13 +92,13 @@ def copy(folder: Path, address: str) -> None:
 
 @contextlib.contextmanager
 def on_disk(path: str | Path) -> Iterator[Path]:
-    """Yields a folder of this machine with what is there: the path itself, or a copy while within.
+    """Yields a local folder with the content: the path, or a temporary copy within the context.
 
     Args:
         path: A path, or the address of a release.
 
     Raises:
-        UserError: Where nothing can be read there.
+        UserError: It cannot be read.
     """
     address = url(path)
     if address is None:
@@ -108,7 +108,7 @@ def on_disk(path: str | Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         with _reported(address):
             if not system.isfile(f"{there}/config.json"):
-                raise UserError(f"{address} holds no release: there is no config.json")
+                raise UserError(f"{address} does not contain a release: config.json is missing")
             for name in system.find(there):
                 target = Path(folder, name[len(there):].lstrip("/"))
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,11 +133,12 @@ def _opened(address: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _reported(address: str) -> Iterator[None]:
-    """Turns what a store's package raises into one line."""
+    """Converts errors of a store's package to a UserError."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:  # each package has errors of its own
         raise UserError(f"{url(address)} cannot be used ({type(error).__name__}: "
-                        f"{one_line(error, 200)}); check the address and who may use it") from error
+                        f"{one_line(error, 200)}); check the address and "
+                        "your access to it") from error

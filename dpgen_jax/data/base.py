@@ -235,12 +235,13 @@ def locate(path_text: str) -> Path:
             if path.exists():
                 return path
     except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a name too long, ~nobody
-        raise UserError(f"{shown(path_text)} is no path that can be read "
-                        f"({getattr(error, 'strerror', None) or error}); mend the path") from error
+        raise UserError(f"{shown(path_text)} is not a path that can be read "
+                        f"({getattr(error, 'strerror', None) or error}); correct "
+                        "the path") from error
     is_set = "DPGEN_DATA" in os.environ  # else no user knows of the fallback
     also = f" and {shown(fallback.absolute())}" if is_set else ""
-    raise UserError(f"{shown(path_text)} not found: looked at {shown(here.absolute())}{also}; mend "
-                    "the path, or set DPGEN_DATA to the folder of your data sets")
+    raise UserError(f"{shown(path_text)} not found; looked at {shown(here.absolute())}{also}; "
+                    "correct the path, or set DPGEN_DATA to the folder of your data sets")
 
 
 def shown(name: object) -> str:
@@ -295,7 +296,7 @@ def checked_classes(names: Sequence[str], source: str) -> tuple[str, ...]:
     A UserError names their source, where a name is empty, not printable or there twice.
     """
     if not names:
-        raise UserError(f"{source} names no class; name 1 or more")
+        raise UserError(f"{source} does not name a class; name 1 or more")
     earlier: set[str] = set()
     for name in names:
         if not name or not name.isprintable():
@@ -338,5 +339,6 @@ def _lines(path: Path) -> list[str]:
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8 ({error}); write one name a line") from error
+        raise UserError(f"{path} is not text in UTF-8 "
+                        f"({error}); write one name per line") from error
     return text.rstrip().splitlines()

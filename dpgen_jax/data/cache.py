@@ -86,7 +86,8 @@ def _folder() -> Path:
         raise unusable(folder, error) from error
     if mode & 0o077:
         raise UserError(f"the cache folder {folder} is open to other users, and private records "
-                        "would lie in it; chmod 700 it, or set DPGEN_CACHE to another folder")
+                        "would be stored in it; run chmod 700 on it, or set DPGEN_CACHE to another "
+                        "folder")
     return folder
 
 
@@ -173,7 +174,7 @@ def nameless() -> IO[bytes]:
 def unusable(folder: Path, error: OSError) -> UserError:
     """Returns the error of a cache folder that cannot be written."""
     return UserError(f"the cache folder {folder} cannot be written ({error.strerror or error}); "
-                     "make room, or set DPGEN_CACHE to another folder")
+                     "free some space, or set DPGEN_CACHE to another folder")
 
 
 def _create(path: Path) -> BinaryIO:

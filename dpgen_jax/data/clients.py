@@ -53,7 +53,7 @@ def client_count(dataset: Dataset, clients: int | None) -> int:
     """Returns U, the number of clients to simulate, which the user requests."""
     n = len(dataset.y_train)
     if clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: pass "
+        raise UserError(f"{dataset.name} does not say which client has which record: pass "
                         f"{option('clients', 'N')}, or an npz: file with an array client_id")
     _check(clients)
     if clients > n:
@@ -104,16 +104,17 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
         The data set, and the flipped clients: int [.], ascending.
     """
     if not isinstance(dataset.spec, ImageSpec):
-        raise UserError(f"{dataset.name} is a table: pixel intensities can be flipped in images "
-                        "only")
+        raise UserError(f"{dataset.name} is a table: pixel intensities can be flipped only in "
+                        "images")
     if dataset.clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: split it first")
+        raise UserError(f"{dataset.name} does not say which client "
+                        "has which record: split it first")
     if not 0 < share <= 1:
-        raise UserError(f"share {share:g} of clients to flip: give a number above 0, up to 1")
+        raise UserError(f"share {share:g} of clients to flip: give a number above 0 and up to 1")
     n_clients = int(dataset.clients.max()) + 1
     count = math.floor(share * n_clients + 0.5)
     if not count:
-        raise UserError(f"share {share:g} of {n_clients} clients is none; give "
+        raise UserError(f"share {share:g} of {n_clients} clients means no client; give "
                         f"{1 / n_clients:.2g} or more")
     affected = np.sort(np.random.default_rng(seed).permutation(n_clients)[:count])
     x = np.array(dataset.x_train)
@@ -131,14 +132,15 @@ def with_declared_clients(dataset: Dataset, clients: int | None, alpha: float | 
     are others.
     """
     if dataset.clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: split it first")
+        raise UserError(f"{dataset.name} does not say which client "
+                        "has which record: split it first")
     count = int(dataset.clients.max()) + 1
     if clients not in (None, count):
         raise UserError(f"{dataset.name} names {count} clients itself, "
                         f"{option('clients', clients)} was given; leave it out")
     if alpha is not None:
-        raise UserError(f"{dataset.name} names its clients itself: alpha {alpha:g} does not apply; "
-                        "leave it out")
+        raise UserError(f"{dataset.name} already names its clients: alpha {alpha:g} does not "
+                        "apply; leave it out")
     _check(count)
     note = f"the clients are those the file names; their number, {count}, is public"
     return dataclasses.replace(dataset, notes=(*dataset.notes, note))
@@ -155,9 +157,9 @@ def _by_class(dataset: Dataset, clients: int, alpha: float,
               rng: np.random.Generator) -> np.ndarray:
     """Returns the client of each record; it gets its share of each class up to one record."""
     if not 0 < alpha <= MAX_ALPHA:
-        raise UserError(f"Dirichlet alpha {alpha:g}: give a number above 0 (0.1 for clients of few "
-                        f"classes, 100 for nearly equal ones) up to {MAX_ALPHA:g}, or leave it out "
-                        "for an even split")
+        raise UserError(f"Dirichlet alpha {alpha:g}: give a number above 0 (0.1 for clients with "
+                        f"few classes, 100 for nearly equal clients) up to {MAX_ALPHA:g}, or leave "
+                        "it out for an even split")
     dealt = np.arange(len(dataset.y_train)) % clients  # an empty slot is of no class
     shares = rng.dirichlet(np.full(clients, alpha), dataset.spec.classes)
     for c, ends in enumerate(np.cumsum(shares, 1)):
@@ -196,7 +198,8 @@ class Range:
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most <= 1:
-            raise UserError(f"accuracies from {self.least:g} to {self.most:g} are no range in 0..1")
+            raise UserError(f"accuracies from {self.least:g} to {self.most:g} are not a range "
+                            "within 0..1")
 
     def contains(self, accuracy: np.ndarray) -> np.ndarray:
         """Returns which accuracies float [U] lie in the range: bool [U]; NaN lies in none."""
@@ -276,8 +279,8 @@ def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: s
         UserError: The data set names no clients, or its schema was bought at the level of records.
     """
     if data.bought and data.bought_unit != Unit.CLIENT:
-        raise UserError(f"{data.name}: its schema was bought at the level of single records, which "
-                        "does not cover a client; declare the schema")
+        raise UserError(f"{data.name}: its schema was bought for single records, which does not "
+                        "cover a client; declare the schema")
     stays = taking_part.contains(accuracies(data, classifier))
     rows = stays[_clients(data)]
     x = np.where(rows.reshape(-1, *[1] * (data.x_train.ndim - 1)), data.x_train, 0)
@@ -291,5 +294,5 @@ def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: s
 
 def _clients(data: Dataset) -> np.ndarray:
     if data.clients is None:
-        raise UserError(f"{data.name} does not say who holds which record: split it first")
+        raise UserError(f"{data.name} does not say which client has which record: split it first")
     return data.clients

@@ -141,8 +141,8 @@ def hold_out(data: Dataset, fraction: float, take: Take = copied) -> Dataset:
     """
     check(fraction, data.x_test is not None, data.name)
     if data.clients is not None:
-        raise UserError(f"{data.name} has clients, of whom {option('test_fraction')} knows "
-                        "nothing; hold out clients beforehand, and drop it")
+        raise UserError(f"{data.name} has clients, of whom {option('test_fraction')} does not "
+                        "support; hold out clients beforehand, and drop the option")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction, take)
     order = arrays.order_of_digests(held_out_hashes(data.x_train, data.y_train),
@@ -157,7 +157,7 @@ def check(fraction: float, tested: bool, name: str) -> None:
         raise UserError(f"{option('test_fraction')} is {fraction}; it must lie between 0 and 1, as "
                         "in 0.2")
     if tested:
-        raise UserError(f"{name} has a held-out part already; drop {option('test_fraction')}")
+        raise UserError(f"{name} already has a held-out part; drop {option('test_fraction')}")
 
 
 def count(fraction: float, n: int, what: str = "records") -> int:
@@ -168,7 +168,7 @@ def count(fraction: float, n: int, what: str = "records") -> int:
     moved = round(fraction * n)
     if not 0 < moved < n:
         raise UserError(f"{option('test_fraction', fraction)} of {n} {what} is {moved}; each part "
-                        f"needs 1 {what[:-1]} at least, so take another share")
+                        f"needs at least 1 {what[:-1]}, so choose another share")
     return moved
 
 
@@ -195,7 +195,7 @@ def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: Take) -> Data
     tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
         raise UserError(f"{data.name}: all that {option('test_fraction', fraction)} holds out "
-                        "could not be read; take a larger share")
+                        "could not be read; choose a larger share")
     line = held_out_note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
         only(data, ~rows, take), x_test=take(data.x_train, tested),
@@ -213,7 +213,7 @@ def check_same_held_out(trained: Iterable[str], data: Dataset) -> None:
                    for lines in (trained, data.notes))
     if before != now:
         raise UserError(f"{_said('the training', before)}, {_said('this evaluation', now)}: some "
-                        "records would be tested on that were trained on; pass the "
+                        "test records would be training records; pass the "
                         f"{option('test_fraction')} of the training")
 
 

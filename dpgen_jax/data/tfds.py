@@ -374,10 +374,10 @@ def _builder(name: str) -> Any:
     try:
         return tensorflow_datasets.builder(name, data_dir=_folder())
     except tensorflow_datasets.core.DatasetNotFoundError as error:
-        raise UserError(f"tfds:{name} not found under {_folder()}; mend the name or set "
+        raise UserError(f"tfds:{name} not found under {_folder()}; correct the name or set "
                         "TFDS_DATA_DIR") from error
     except Exception as error:  # names that it cannot parse, folders that it cannot read
-        raise UserError(f"tfds:{name} cannot be read ({_reason(error)}); mend the name or set "
+        raise UserError(f"tfds:{name} cannot be read ({_reason(error)}); correct the name or set "
                         "TFDS_DATA_DIR") from error
 
 
@@ -389,8 +389,8 @@ def _prepare(name: str, builder: Any, download: bool, confirm: Callable[[str], b
         if not agreed:
             raise UserError(f"{what}; pass {option('download', True)} to download {_size(builder)} "
                             "and prepare it, or set TFDS_DATA_DIR to the folder where it is")
-    with _failures(name, "be prepared", "prepare it where there is a network and TensorFlow, and "
-                   "set TFDS_DATA_DIR"):
+    with _failures(name, "be prepared", "prepare it on a machine with a network and TensorFlow, "
+                   "and set TFDS_DATA_DIR"):
         builder.download_and_prepare(file_format=FILE_FORMAT)
 
 

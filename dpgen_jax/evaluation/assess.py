@@ -15,6 +15,7 @@ import dataclasses
 import datetime
 import functools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,11 +25,13 @@ import numpy as np
 
 from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts, without_empty_slots
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import constraints, frames, transform
+from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.evaluation import (
     fidelity,
     figures,
@@ -58,6 +61,8 @@ from dpgen_jax.release import bundle, contents, plots
 from dpgen_jax.release.bundle import Release, together
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpgen_jax.evaluation.two_tables import Source
 
 LARGEST = 64
@@ -81,7 +86,8 @@ def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | 
       release: The release, or the path of a release or a run; or synthetic rows: a pandas frame, or
         the path of a CSV or Parquet file.
       real: The data set that it was trained on, with the held-out part, on which everything is
-        tested once; or real rows, as the synthetic ones.
+        tested once; or held-out rows of a table as a frame, without what needs training rows; or
+        real rows, as the synthetic ones.
       label: The column of the classes of two tables.
       settings: What is measured, and how thoroughly.
       log: A function that takes lines of progress.
@@ -93,16 +99,23 @@ def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | 
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
-    if not isinstance(real, Dataset) and (hasattr(real, "columns") or isinstance(real, str | Path)):
-        return of_tables(two_tables.read(cast(two_tables.Source, release), real, label),
-                         settings, log)
-    if isinstance(release, str | Path):
+    if isinstance(release, str | Path) and not two_tables.is_table(release):
         release = bundle.load(release)
+    if not isinstance(release, Release) and not isinstance(real, Dataset):
+        return of_tables(two_tables.read(release, real, label), settings, log)
+    if isinstance(release, Release) and hasattr(real, "isna"):
+        real = _held_out(release.spec, real)
     if not isinstance(release, Release) or not isinstance(real, Dataset):
         raise UserError("evaluate takes a release and the data set that it was trained on, with a "
-                        "held-out part, as load_dataset returns it")
+                        "held-out part, as load_dataset returns it, or held-out rows as a "
+                        "DataFrame")
     check(release.spec, real)
-    parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    if len(real.y_train):
+        parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    elif "membership" in settings.metrics:
+        settings = dataclasses.replace(settings, metrics=tuple(
+            name for name in settings.metrics if name != "membership"))
+        log("membership attacks need the training rows, and are left out")
     data = without_empty_slots(real)
     if release.classifies:
         return Assessment.of([_accuracy(release, data)], _header("classifier", data.name, release))
@@ -113,7 +126,8 @@ def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | 
     if settings.samples is not None and settings.samples < release.spec.classes:
         raise UserError(f"{settings.samples} samples for {release.spec.classes} classes; pass "
                         f"{option('samples', 100 * release.spec.classes)} or more")
-    found = measured(Real(release.spec, _test(data), (data.x_train, data.y_train), data.subjects),
+    train = (data.x_train, data.y_train) if len(data.y_train) else None
+    found = measured(Real(release.spec, _test(data), train, data.subjects),
                      Synthetic(functools.partial(delivered, release), release), settings, log)
     kind = "table" if isinstance(release.spec, TableSpec) else "images"
     return dataclasses.replace(found, facts=_header(kind, data.name, release) | found.facts)
@@ -130,6 +144,31 @@ def of_tables(compared: two_tables.Compared, settings: Evaluation = Evaluation()
                      dataclasses.replace(settings, metrics=metrics, samples=n), log)
     notes = {"notes": [*compared.notes, *found.facts["notes"]]}
     return dataclasses.replace(found, facts=_header("table", compared.name) | found.facts | notes)
+
+
+OTHER = "other"
+"""The category of a bought schema that takes all texts that were not found."""
+
+
+def _held_out(spec: Spec, frame: pd.DataFrame) -> Dataset:
+    """Return a data set of held-out rows only, read as a bought schema reads cells.
+
+    Cells that have no value of their column are null where it is nullable; rows of unknown classes
+    are left out.
+    """
+    if not isinstance(spec, TableSpec):
+        raise UserError("a DataFrame has rows of a table, and this release makes images; give the "
+                        "data set, as load_dataset returns it")
+    columns = [column for column in spec.columns if column.nullable]
+    read = frames.from_frame(frame, Schema(
+        spec, {column.name: OTHER for column in spec.columns if OTHER in column.categories},
+        {column.name: "null" for column in [*columns, *([spec.label] * spec.labelled)]}))
+    for note in read.private_notes:
+        tell(f"private: {note}", sys.stderr)
+    known = read.y_train != EMPTY
+    return dataclasses.replace(
+        read, x_test=read.x_train[known], y_test=read.y_train[known], x_train=read.x_train[:0],
+        y_train=read.y_train[:0])
 
 
 def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(),
@@ -246,7 +285,8 @@ def delivered(release: Release, n: int, seed: int) -> Records:
     """Return records of a release as a user gets them: rows encoded, whole numbers whole."""
     if isinstance(release.spec, TableSpec):
         codes, y = release.arrays(n, seed=seed)
-        return transform.encode(release.spec, codes), y
+        # As real rows are kept: a classifier tells doubles of the same values apart from these.
+        return transform.encode(release.spec, codes).astype(np.float32), y
     by = smaller_factor(release.spec)
     return together((reduced(x, by), y) for x, y in release.stream(n, seed=seed))
 

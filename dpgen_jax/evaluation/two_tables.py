@@ -93,6 +93,11 @@ def read(synthetic: Source, real: Source, label: str | None = None, test: Source
                     tuple(notes), held_out is None)
 
 
+def is_table(place: str | Path) -> bool:
+    """Return whether a path is that of a table, not of a folder."""
+    return Path(str(place).removeprefix("csv:").removeprefix("parquet:")).is_file()
+
+
 def _texts(source: Source, what: str) -> Mapping[str, Sequence[str]]:
     """Return the cells of a table by column, null as an empty text."""
     if isinstance(source, str | Path):

@@ -62,10 +62,10 @@ def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
     if data.spec != terms.spec:
         raise UserError(f"the records are {data.spec}, the federation's are {terms.spec}")
     if data.bought:
-        raise UserError("the schema was bought at the level of single records, which does not cover"
-                        " a client; declare the bounds of the columns instead")
+        raise UserError("the schema was bought for single records, which does not cover a client; "
+                        "declare the bounds of the columns instead")
     if not len(data.y_train):
-        raise UserError("this client holds no records: leave it out of the federation")
+        raise UserError("this client has no records: leave it out of the federation")
     if not budget.epsilon > 0:
         raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example epsilon=8.0")
     if math.isfinite(budget.epsilon):
@@ -85,7 +85,7 @@ def open_folder(root: Path, public: Json) -> RunFolder:
     client = read_json(root / "config.json").get("client")
     if client != public["client"]:
         raise UserError(f"{root} is the folder of client {client}, not of client "
-                        f"{public['client']}; give each client a folder of its own")
+                        f"{public['client']}; give each client its own folder")
     return resume.reopen(root, public)
 
 
@@ -106,12 +106,12 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
         same = hmac.compare_digest(sealing.fingerprint(records, bytes.fromhex(identity["key"])),
                                    identity["fingerprint"])
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{files.identity} is damaged: bring back the file that belongs to this "
-                        "folder") from None
+        raise UserError(f"{files.identity} is damaged: restore the file "
+                        "that belongs to this folder") from None
     if not same:
         raise UserError(f"the records are not those that {files.root} was started with; other "
-                        "records need another folder, and one whose owners are the same adds its "
-                        "epsilon to this one's")
+                        "records need another folder, and if their owners are the same, its "
+                        "epsilon adds to this one's")
 
 
 def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
@@ -139,8 +139,8 @@ def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, ter
     run = files.run_id()
     if begun(files.ledger) or memory_path(files).exists():
         if read(files.ledger)[0].get("run") != run:
-            raise UserError(f"{files.ledger} is the ledger of another folder than {files.root}; "
-                            "bring back the file that belongs to it")
+            raise UserError(f"{files.ledger} is not the ledger of {files.root}; restore the file "
+                            "that belongs there")
         return Ledger.open(files.ledger, witness)
     files.ledger.unlink(missing_ok=True)  # a header that a crash tore
     return Ledger.create(files.ledger, {
@@ -217,7 +217,7 @@ def read_memory(path: Path, method: Method) -> Memory | None:
         return Memory(_unit(method, arrays), answer=answer,
                       **{field: note[key] for key, field in NOTE.items()})
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}): bring back the file that "
+        raise UserError(f"{path} is damaged ({type(error).__name__}): restore the file that "
                         "belongs to this folder; what was spent stays spent") from None
 
 
@@ -340,7 +340,7 @@ class Client:
         for name in ("round", "step"):
             value = getattr(question, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_ROUNDS:
-                raise UserError(f"{name} {value!r} of the question is no number of a round")
+                raise UserError(f"{name} {value!r} of the query is not the number of a round")
         # Once answered, it makes all earlier rounds a thing of the past. So that no question can
         # lock the client out for longer than the terms can last, a round may be at most twice their
         # steps ahead: as far as the server comes if as many rounds are lost as succeed.
@@ -348,12 +348,12 @@ class Client:
         furthest = last + 2 * self.terms.config.steps
         if question.round > furthest:
             raise UserError(f"round {question.round} is further ahead than "
-                            f"{self.terms.config.steps} steps allow: round {furthest} is the last "
-                            "that may come next")
+                            f"{self.terms.config.steps} steps allow: the next round may be at most "
+                            f"{furthest}")
         if question.round < last:
             raise UserError(f"round {question.round} is over: round {last} was answered")
         if question.round == last and question.digest != self._memory.question:
-            raise UserError(f"round {question.round} was answered, to another question")
+            raise UserError(f"round {question.round} was answered for another query")
         return messages.unpack(self._form, question.arrays)
 
     def reply(self, about: Json, arrays: dict[str, np.ndarray]
@@ -396,7 +396,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
 
     Raises:
         UserError: For records that do not fit the terms, none at all, or a folder that was started
-            with other records, terms or budget. A budget that is spent is no error here: answers
+            with other records, terms or budget. A spent budget is not an error here: answers
             are refused, one by one.
     """
     require_32_bits()
@@ -439,9 +439,9 @@ def _memory(files: RunFolder, method: Method, records: Private[Records], ledger:
     if memory is None:
         return _begin(files, method, records, ledger, seat)
     if not ledger.contains(memory.ledger_head, memory.ledger_lines):
-        raise UserError(f"{files.ledger} is shorter than, or not, the ledger of the last answer"
-                        ": spent budget would be forgotten; bring back the file that belongs "
-                        "to this folder")
+        raise UserError(f"{files.ledger} is shorter than, or not, the ledger of the last answer: "
+                        "spent budget would be forgotten; restore the file that belongs to this "
+                        "folder")
     return memory
 
 

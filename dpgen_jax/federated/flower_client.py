@@ -33,8 +33,8 @@ def relay(message: Message, context: Context) -> Message:
     try:
         path = context.node_config.get("socket")
         if path is None:
-            raise UserError("the node's configuration lacks socket: the one that the client's own "
-                            "process named")
+            raise UserError("the node's configuration lacks socket: use the socket that the "
+                            "client's process printed")
         about, arrays = wire.request(Path(str(path)), about, arrays)
     except UserError as error:
         log(ERROR, "%s", error)
@@ -56,5 +56,5 @@ def record_arrays(content: RecordDict, name: str) -> wire.Arrays:
     """
     record = content.get(name, ArrayRecord())
     if not isinstance(record, ArrayRecord):
-        raise TypeError(f"{name} is no record of arrays")
+        raise TypeError(f"{name} is not a record of arrays")
     return {key: array.numpy() for key, array in record.items()}

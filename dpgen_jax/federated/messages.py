@@ -67,7 +67,7 @@ class Terms:
             return cls(method, config, contents.spec(terms["spec"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"the terms of the federation are damaged ({error}); write the app "
-                            "anew with python -m dpgen_jax.federate") from None
+                            "again with python -m dpgen_jax.federate") from None
 
     def build(self, runtime: Runtime = Runtime()) -> Method:
         """Builds the method, whose mechanism is a `LocalMechanism`.
@@ -87,8 +87,8 @@ def local_mechanism(method: Method) -> LocalMechanism:
         UserError: The method adds its noise at the server.
     """
     if not isinstance(method.mechanism, LocalMechanism):
-        raise UserError("these terms add noise at the server, so that answers would leave the "
-                        f"clients bare; a federation needs {option('federated')}")
+        raise UserError("these terms add noise at the server, so answers would leave the clients "
+                        f"without noise; a federation needs {option('federated')}")
     return method.mechanism
 
 
@@ -168,10 +168,10 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     for name, (_, leaf) in zip(names, leaves, strict=True):
         array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:
-            raise UserError(f"{name} of the question is {array.dtype}{list(array.shape)}, expected "
+            raise UserError(f"{name} of the query is {array.dtype}{list(array.shape)}, expected "
                             f"{leaf.dtype}{list(leaf.shape)}")
         if not np.all(np.isfinite(array)):
-            raise UserError(f"{name} of the question is not finite")
+            raise UserError(f"{name} of the query is not finite")
     return jax.tree.unflatten(structure, [arrays[name] for name in names])
 
 

@@ -94,7 +94,7 @@ def latest_state(files: RunFolder, fresh: State, ledger: Ledger) -> State:
                                       "ledger_lines")
     if not ledger.contains(note["ledger_head"], note["ledger_lines"]):
         raise UserError(f"{files.ledger} is shorter than, or not, the ledger of checkpoint "
-                        f"{rounds[-1]}: bring back the file that belongs to this run")
+                        f"{rounds[-1]}: restore the file that belongs to this run")
     arrays = checkpoint.restore(files.checkpoints, rounds[-1], "public", jax.tree.map(
         lambda a: np.empty(a.shape, a.dtype), _arrays(fresh)))
     return State(jax.device_put(arrays["public"]), jax.random.wrap_key_data(arrays["key"]),
@@ -156,7 +156,7 @@ def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence
     for reply in replies:
         why = fault_of_reply(reply, question, mechanism)
         if why is None and reply.client not in cohort:
-            why = "was not asked for"
+            why = "was not expected"
         if why is None and reply.client in counted:
             why = "is its second"
         if why is None:
@@ -257,11 +257,11 @@ def train_rounds(conversation: Conversation, state: State, ledger: Ledger, excha
                  steps: int, hooks: RoundHooks) -> State:
     """Queries clients until all steps are made, the budget allows no more rounds, or `stop()`.
 
-    Each round is charged before the question leaves, and stays charged whoever answers: an answer
-    that is lost, late or dropped has left its client all the same.
+    Each round is charged before the question leaves, and stays charged even if no client answers:
+    an answer that is lost, late or dropped has left its client all the same.
 
     Raises:
-        UserError: When nobody answers `PATIENCE` times in a row, or the generator diverges.
+        UserError: When no client answers `PATIENCE` times in a row, or the generator diverges.
     """
     silent = 0
     while (state.step < steps and not hooks.stop()
@@ -272,14 +272,14 @@ def train_rounds(conversation: Conversation, state: State, ledger: Ledger, excha
         hooks.on_round(state, values | {"bytes_sent": exchange.sent - before[0],
                                        "bytes_received": exchange.received - before[1]})
         if silent == PATIENCE:
-            raise UserError(f"no client gave a sound answer in {PATIENCE} rounds; look at the "
-                            "clients' own output, then resume the run")
+            raise UserError(f"no client gave a valid answer in {PATIENCE} rounds; check the output "
+                            "of the clients, then resume the run")
     return state
 
 
 def _round(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange, log: Log
            ) -> tuple[State, Metrics]:
-    """Sends one question to the clients of a cohort; it is charged whoever answers."""
+    """Sends one question to the clients of a cohort; it is charged even if no client answers."""
     mechanism = messages.local_mechanism(conversation.method)
     round_number = ledger.steps_charged
     charged = mechanism.pending_charge(ledger.spent(), round_number, 1)
@@ -348,7 +348,7 @@ def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
         if not state.step and stop.reason:
             raise nothing_released(files, stop)
         if not state.step:
-            raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
+            raise BudgetExceeded("the budget allows no step, or no client answered: there is no "
                                  "generator to release")
         if state.step < request.config.planned_steps:
             why = stop.reason or "the budget allows no further round"
@@ -389,8 +389,8 @@ class Session:
         elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
-            # One client whose noise is no noise is enough: the run then states no epsilon.
-            # While nobody has answered there is no noise that could be at fault.
+            # A single client without noise is enough: the run then states no epsilon.
+            # Until a client has answered, there is no noise to judge.
             promised = not guarantee.faults(
                 self.ledger.target, guarantee.sources(state.noise) or guarantee.SOUND_NOISE,
                 self.request.config.accounting)
@@ -424,7 +424,8 @@ class Session:
         mechanism, request = self.method.mechanism, self.request
         facts = guarantee.Facts(method=request.method, preset=request.preset, steps=state.step,
                                 noise_source=guarantee.sources(state.noise),
-                                accounting=request.config.accounting)
+                                accounting=request.config.accounting,
+                                started_on=stages.started_on(self.files))
         privacy = guarantee.statement(facts, self.ledger, mechanism.relation,
                                       protected(mechanism))
         key = stages.last_key(state, request.config)

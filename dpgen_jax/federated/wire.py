@@ -102,8 +102,8 @@ def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None)
 def _socket() -> socket.socket:
     """Makes a Unix socket, or says where there are some."""
     if not hasattr(socket, "AF_UNIX"):
-        raise UserError("a client of a federation needs Unix sockets, which Python has on Linux "
-                        "and macOS; on Windows run it in WSL")
+        raise UserError("a client of a federation needs Unix sockets, which Python supports on "
+                        "Linux and macOS; on Windows run it in WSL")
     return socket.socket(socket.AF_UNIX)
 
 

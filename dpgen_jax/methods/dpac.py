@@ -52,7 +52,7 @@ class Config(CriticConfig):
     beta: float = 0.8
     """share of the critic in the answer, the classifier's being 1 - beta"""
     t_c: int = 6000
-    """generator step at which the classifier comes in"""
+    """generator step at which the classifier starts"""
     fake_steps: int = 10
     """classifier steps on fakes; 0: it learns only from records (ablation "w/o g2r")"""
     real_steps: int = 10

@@ -53,7 +53,7 @@ class Config(MethodConfig):
     label_cost: float = 1.0
     """cost of transport between classes, added to the mean squared difference of features"""
     debias: float = 0.3
-    """weight of the public term by which fakes keep apart, clipped alike; 0: none"""
+    """weight of the public term that keeps fakes apart, clipped alike; 0: none"""
     sigma: float | None = None
     """noise multiplier: standard deviation of the noise over twice the clip; found from the budget
     and steps if left out; 0: no noise, epsilon is infinite"""

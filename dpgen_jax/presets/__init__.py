@@ -58,7 +58,7 @@ def get(method: str, name: str | None = None) -> tuple[str, Preset]:
         name = renamed[name]
     old = methods.OF_PROTOTYPES.get(method)
     if name not in presets and old and name.endswith("-nearest"):
-        raise UserError(f"preset {name} of {method} is now a preset of another method: train "
+        raise UserError(f"preset {name} of {method} now belongs to another method: train "
                         f"prototypes with {option('preset', name.removesuffix('nearest'))}{old}")
     if name not in presets:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "

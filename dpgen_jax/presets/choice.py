@@ -49,7 +49,7 @@ def reached_on_tables(method: str) -> list[str]:
         shown += textwrap.wrap(f"  epsilon {epsilon:g}: {', '.join(scores)}", 99,
                                subsequent_indent="    ")
     if not shown:
-        return [f"on tables {method} has no result here; for them there is {BEST_ON_TABLES}"]
+        return [f"there is no result of {method} on tables; {BEST_ON_TABLES} is for them"]
     beside = f"; in brackets {BEST_ON_TABLES}" * (method != BEST_ON_TABLES)
     head = f"on tables, mean AUROC of classifiers (runs, settings: docs/tables.md){beside}:"
     return [head, *shown]
@@ -66,16 +66,15 @@ DEMONSTRATION = ("datalens", "glyphs")
 """The method and the data set of a command that names neither."""
 BEST = {
     "table": (
-        ("marginals", "classifiers learnt most from its rows, in the mean over the tables that "
-                      "were measured at epsilon 1 (docs/tables.md)"),
-        ("dpmerf", "it came second on the tables that were measured at epsilon 1 "
-                   "(docs/tables.md)")),
+        ("marginals", "the best here for training classifiers on its rows, on average over the "
+                      "tables measured at epsilon 1 (docs/tables.md)"),
+        ("dpmerf", "the second best here on the tables measured at epsilon 1 (docs/tables.md)")),
     "images": (
-        ("mixture", "classifiers learnt most from its images, in the mean over MNIST and "
-                    "Fashion-MNIST at epsilon 1 and 10 (docs/results.md); few images were not "
-                    "compared"),
-        ("dpmerf", "of what trains in two minutes it came second on MNIST and Fashion-MNIST "
-                   "(docs/results.md); few images were not compared")),
+        ("mixture", "the best here for training classifiers on its images, on average over MNIST "
+                    "and Fashion-MNIST at epsilon 1 and 10 (docs/results.md; not compared on few "
+                    "images)"),
+        ("dpmerf", "the second best here on MNIST and Fashion-MNIST among those that train in two "
+                   "minutes (docs/results.md; not compared on few images)")),
 }
 """Where no method is named: by kind of data the methods in the order of preference, and why: a test
 compares the reasons with benchmarks/results."""
@@ -173,7 +172,7 @@ def method_for(kind: str) -> tuple[str, str]:
     """Returns the method that does best on a kind of data, of those that are here, and why."""
     name, why = next(pair for pair in BEST[kind] if pair[0] in methods.NAMES
                      and _general(presets.all_of(pair[0]), kind))
-    return name, f"no method was named, and {name} is taken as {why}"
+    return name, why
 
 
 def provisional(method: str, dataset: str) -> str:
@@ -207,7 +206,7 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
     known = presets.all_of(method)
     if own := {name: preset for name, preset in known.items() if _is_of(preset, facts)}:
         name = min(own, key=lambda name: _distance(own[name].epsilon, epsilon))
-        return Choice(name, own[name], f"chosen for {facts.name}")
+        return Choice(name, own[name], f"which was tuned for {facts.name}")
     general = _general(known, facts.kind)
     if not general:
         raise UserError(f"{method} has no preset for {facts}{_others(facts)}{_named(known, facts)}")
@@ -221,7 +220,7 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
             f"which these are less than a tenth{others}{_named(known, facts)}")
     delta = min(preset.delta, 10.0 ** math.floor(-math.log10(10 * records)))
     return Choice(name, dataclasses.replace(preset, config=_scaled(preset, facts), delta=delta),
-                  f"chosen for {'tables' if facts.kind == 'table' else 'images'} in general")
+                  f"a general one for {'tables' if facts.kind == 'table' else 'images'}")
 
 
 def _is_of(preset: Preset, facts: Facts) -> bool:

@@ -88,7 +88,7 @@ def parse_arrays(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStru
     try:
         flat = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
+        raise UserError(f"{path} is damaged: not a file of arrays ({error})") from error
     for name, wanted, present in _differing(expected, flat):
         raise UserError(f"{path} is damaged: the array {name[:100]!r} is {present}, by "
                         f"config.json it is {wanted}")
@@ -113,7 +113,7 @@ def arrays_of_model(method: str, config: MethodConfig, spec: Spec
     except UserError:
         raise
     except Exception as error:  # what networks make of sizes that nobody trained
-        raise UserError("config.json is damaged: it describes no model that can be built "
+        raise UserError("config.json is damaged: it does not describe a model that can be built "
                         f"({type(error).__name__})") from error
 
 
@@ -153,8 +153,8 @@ def check(method: Method, spec: Spec) -> None:
         _require("sample", _result("sample", method.sample, model, key, labels),
                  size((CHUNK, *spec.shape), np.float32))
     else:
-        raise TypeError("the method has neither `sample` nor `predict`, so nothing can be done "
-                        "with its release")
+        raise TypeError("the method has neither `sample` nor `predict`, so its release cannot be "
+                        "used")
     if method.class_shares:
         _require("class_shares", _result("class_shares", method.class_shares, model),
                  size((spec.classes,), np.float32))
@@ -185,8 +185,8 @@ def _result(name: str, function: Callable[..., Any], *args: Any) -> Any:
     except UserError:
         raise
     except Exception as error:  # of any kind, as the author of a method may err in any way
-        raise TypeError(f"`Method.{name}` fails on what it will be given "
-                        f"({type(error).__name__}: {error})") from error
+        raise TypeError(f"`Method.{name}` fails on its "
+                        f"inputs ({type(error).__name__}: {error})") from error
 
 
 def _require(name: str, made: PyTree, expected: PyTree) -> None:
@@ -205,8 +205,8 @@ def _require_storable(model: PyTree) -> None:
         _require("finalize", read, empty)
     except Exception as error:  # flax and safetensors raise many kinds
         raise TypeError(f"`Method.finalize` returns {str(model)[:200]}, which cannot be released: "
-                        "return a dictionary of arrays, which may be nested, whose names hold no "
-                        "'/'") from error
+                        "return a dictionary of arrays, which may be nested, whose names do not "
+                        "contain '/'") from error
 
 
 def _kind(array: Any) -> str:
@@ -347,7 +347,7 @@ class Release:
         """
         self._require_generator()
         if not isinstance(self.spec, TableSpec):
-            raise UserError("this release makes images, which are no table; use sample")
+            raise UserError("this release makes images, not tables; use sample")
         return self.sample(n, labels, seed, where)
 
     def arrays(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None
@@ -429,8 +429,8 @@ class Release:
             UserError: For other records, and for a generator.
         """
         if not self.classifies:
-            raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
-                            "use sample, and train a classifier on what it makes")
+            raise UserError(f"{self.method} releases a generator, which does not classify; use "
+                            "sample, and train a classifier on the samples")
         x = as_generated(self.spec, x)
         predictor = compiled_model(self.method, self.config, self.spec)
 
@@ -476,8 +476,8 @@ class Release:
 
     def _require_generator(self) -> None:
         if self.classifies:
-            raise UserError(f"{self.method} releases a classifier, which makes no records; use "
-                            "predict")
+            raise UserError(f"{self.method} releases a classifier, which does not make records; "
+                            "use predict")
 
     def _numbers(self, labels: Labels) -> np.ndarray | None:
         """The classes that are named, int [k]; None for None."""

@@ -57,6 +57,9 @@ class Statement(TypedDict, total=False):
     events: list[Event]
     steps: int
     kept_step: int
+    texts: int
+    made_by: str
+    started_on: str
     method: str
     preset: str | None
     records: int | None
@@ -92,8 +95,8 @@ def statement(value: Json, name: str = "the privacy statement") -> Json:
     """
     read = checked(Statement, value, name, "take privacy.json as training wrote it")
     if not (read["epsilon"] >= 0 and 0 <= read["delta"] <= 1):
-        raise UserError(f"{name}: epsilon is {read['epsilon']:g} and delta {read['delta']:g}; "
-                        "take privacy.json as training wrote it")
+        raise UserError(f"{name}: epsilon is {read['epsilon']:g} and delta {read['delta']:g}; use "
+                        "privacy.json as training wrote it")
     return value
 
 
@@ -111,8 +114,8 @@ def located(root: Path) -> Path:
     if not (root / "config.json").is_file():
         within = sorted(str(path.parent) for path in root.glob("*/ledger.jsonl"))
         hint = f"; there are runs in it: {', '.join(within[:3])}" if within else ""
-        raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
-                        f"or config.json{hint}")
+        raise UserError(f"{root} is neither a run nor a release: it has no release/config.json or "
+                        f"config.json{hint}")
     return root
 
 
@@ -127,7 +130,7 @@ def refuse_shared(place: Path, holds: str) -> None:
         UserError: It lies in a release, or in an exported one.
     """
     if any((path / "privacy.json").exists() for path in (place, *place.resolve().parents)):
-        raise UserError(f"{option('out', place)} lies in a release, which is shared, and {holds}; "
+        raise UserError(f"{option('out', place)} is in a release, which is shared, and {holds}; "
                         "name another place")
 
 
@@ -150,7 +153,7 @@ def spec(value: Json, name: str = "the schema") -> Spec:
         UserError: For one that no data can have.
     """
     made = checked(TableSpec if "columns" in value else ImageSpec, value, name,
-                    "take its spec as training wrote it")
+                    "use its spec as training wrote it")
     if isinstance(made, ImageSpec):
         sides = 1 <= min(made.height, made.width) <= max(made.height, made.width) <= MAX_SIDE
         sound = sides and made.channels in (1, 3) and 1 <= made.classes <= MAX_CLASSES

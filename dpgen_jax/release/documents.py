@@ -1,9 +1,16 @@
 """privacy.json in plain language: statement.html for a lawyer and a reviewer, and README.txt.
 
-The documents are made of the statement and of the public schema only. Every fact is read from
+The documents are made from the statement and the public schema only. Every fact is read from
 privacy.json. This module adds the definition of (epsilon, delta) differential privacy (Dwork and
 Roth, "The Algorithmic Foundations of Differential Privacy", 2014) and what it bounds. The report of
 an evaluation uses the same explanations.
+
+The documents do not say how many earlier runs on the same records the journal knows of. The journal
+recognises the records by a keyed digest of all of them: where it counts two earlier runs, it counts
+none after a single record is changed. So the number is a function of single records that no epsilon
+covers. Whoever knows all records but one, and how often this data holder has trained, could use it
+to test guesses of the last one. It is on the page of the data holder only (`holder_page`), and the
+statement says why it is not here.
 """
 
 from __future__ import annotations
@@ -27,20 +34,37 @@ NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
 WEAK = 0.99
 """The probability of a right guess above which a guarantee is hardly a bound."""
 
-ONE = {"record": "one record", "client": "one client with all its records",
-       "subject": "one subject with all its rows"}
-CHANGE = {"record": "the content and label of one record are replaced by any others",
-          "client": "all records of one client are replaced by any others",
-          "subject": "all rows of one subject are replaced by any others, as many or as few as may "
-                     "be"}
-INSTEAD = {"replace-one": "had held anything else", "add-remove": "had not been there",
+TEXTS = 2
+"""The version of the words of the documents. privacy.json names it, so that an audit does not
+compare documents of other words."""
+INSTEAD = {"replace-one": "had been different", "add-remove": "had not been there",
            "zero-out": "had been left empty"}
 RELATIONS = {
-    "replace-one": "both hold equally many {unit}s, a number that is public, and from one to the "
-                   "other {change}",
-    "add-remove": "one of them holds {one} that the other does not hold",
-    "zero-out": "in one of them {one} is replaced by an empty one that contributes nothing",
+    "replace-one": "the number of {noun}s, which is public, is the same in both, and they differ "
+                   "in the data of {one}",
+    "add-remove": "one of them has the data of {one} that the other does not have",
+    "zero-out": "in one of them the data of {one} are left empty and contribute nothing",
 }
+
+
+def noun(privacy: Json) -> str:
+    """Return the unit as a noun: record, client, or what the column of a subject is called."""
+    unit = str(privacy["unit"])
+    return str(privacy.get("unit_column") or unit) if unit == guarantee.SUBJECT else unit
+
+
+def one(privacy: Json) -> str:
+    """Return the unit with what belongs to it."""
+    unit = str(privacy["unit"])
+    return {"client": "one client with all its records",
+            "subject": f"one {noun(privacy)} with all its rows"}.get(unit, f"one {unit}")
+
+
+def data_of(privacy: Json) -> str:
+    """Return the data of the unit, as the subject of a sentence with a verb in the past tense."""
+    unit = str(privacy["unit"])
+    return {"client": "all records of that client",
+            "subject": f"all rows of that {noun(privacy)}"}.get(unit, f"that {unit}")
 
 
 def checked_statement(privacy: Json) -> Json:
@@ -51,12 +75,12 @@ def checked_statement(privacy: Json) -> Json:
     """
     missing = [name for name in NEEDED if name not in privacy]
     if missing:
-        raise UserError(f"the privacy statement has no {missing[0]!r}; take privacy.json as "
+        raise UserError(f"the privacy statement has no {missing[0]!r}; use privacy.json as "
                         "training wrote it")
     try:
         numbers = {name: float(privacy[name]) for name in ("epsilon", "delta")}
     except (TypeError, ValueError) as error:
-        raise UserError(f"epsilon or delta of the privacy statement is no number: {error}"
+        raise UserError(f"epsilon or delta of the privacy statement is not a number: {error}"
                         ) from error
     return {**privacy, **numbers}
 
@@ -87,42 +111,108 @@ def explained(privacy: Json) -> Explained:
 
 def sentence(privacy: Json) -> str:
     """Return the promise of a checked statement in one sentence; or that there is none."""
-    stamp, unit = guarantee.of(privacy), str(privacy["unit"])
+    stamp = guarantee.of(privacy)
     if not stamp.holds:
-        return ("Nothing is promised to anybody, and this release must not be shared as private: "
+        return ("This release protects nobody and must not be shared as private: "
                 f"{'; '.join(stamp.why)}.")
-    size = population(privacy)
-    whom = f"each of the {number(size[1])} {size[0]}" if size else f"each {unit}"
+    size, unit = population(privacy), noun(privacy)
+    whom = f"each {unit} ({number(size[1])} in all)" if size else f"each {unit}"
     instead = INSTEAD.get(privacy["relation"], f"were another ({privacy['relation']})")
-    but = ("; this leaves out what is named as not covered, which is in the release as it was read "
-           "from the records" if stamp.kind == "not covered" else "")
-    one = ONE.get(unit, f"one {unit}")
-    return (f"It is promised for {whom} that, if {one} {instead}, whatever can be seen in this "
-            "release or made with it would be more or less probable by a factor of at most "
-            f"{factor(privacy['epsilon'])}, apart from a probability of "
+    but = (". The promise does not include the parts named as not covered, which are in the "
+           "release as they were read from the records" if stamp.kind == "not covered" else "")
+    return (f"This is promised for {whom}: if {data_of(privacy)} {instead}, anything that can be "
+            "seen in this release or made with it would be more or less probable by a factor of at "
+            f"most {factor(privacy['epsilon'])}, apart from a probability of "
             f"{bound(privacy['delta'])}{one_in(privacy['delta'])}{but}.")
 
 
 def beyond(privacy: Json) -> str:
-    """Return what is promised to records that were not trained on; empty where none had a part.
+    """Return what is promised to records that were not trained on; empty where there are none.
 
-    Those are records from which the description of the data was bought.
+    Those are records that were held out, and records from which the description of the data was
+    bought. The promise covers those that were held out, since a change of one of them changes one
+    training record at most (`data.parts`).
     """
     said, size = privacy.get("bought_from"), population(privacy)
-    if not isinstance(said, dict) or size is None or alarms(privacy):
+    if size is None or alarms(privacy):
         return ""
+    if not isinstance(said, dict):
+        # That one held-out record changes one training record is proven for these relations only.
+        covered = privacy["relation"] in ("replace-one", "zero-out") and any(
+            note.startswith(HELD_OUT) for note in data_notes(privacy))
+        return (f"The same promise holds for each {noun(privacy)} that was held out for tests: the "
+                "generator did not learn from it.") * covered
     records, held_out = said.get("records"), said.get("held_out")
-    bought = ("The description of the data (the schema of a table, or names of classes) was bought "
-              f"from {number(records)} records")
+    bought = ("The description of the data (the schema of a table, or names of classes) was "
+              f"estimated from {number(records)} records")
     if held_out == 0:
         return ""
     if held_out is None:
-        return (f"{bought}, some of which may not be among these. The same promise holds for each "
-                "of them; nothing else in this release was learned from those that were not "
-                "trained on.")
-    return (f"{bought}: these, and {number(held_out)} that were held out for tests. The same "
-            f"promise holds for each of the {number(held_out)}; nothing else in this release was "
-            "learned from them.")
+        return (f"{bought}, some of which may not have been used for training. The same promise "
+                "holds for each of them; nothing else in this release was learned from those that "
+                "were not used for training.")
+    return (f"{bought}: those used for training, and {number(held_out)} that were held out for "
+            f"tests. The same promise holds for each of the {number(held_out)}; nothing else in "
+            "this release was learned from them.")
+
+
+def limits(privacy: Json) -> tuple[str, ...]:
+    """Return what differential privacy does not promise, whatever its epsilon is."""
+    several = (" A person with several records is protected less than one with a single record."
+               if privacy["unit"] == "record" else "")
+    return (
+        "Anonymity in law. This statement is not a finding that the data are anonymous. Whether a "
+        "law such as the GDPR still applies is a legal judgement, for which it gives technical "
+        f"facts.{several}",
+        "Secrecy of facts about groups. If the data show that smokers fall ill more often, the "
+        "release may show it too, and that says something about every smoker, including those "
+        "whose data were never used.",
+        "A bound on several releases together. Releases made from the same data add up: their "
+        "epsilons and deltas must be added. The number of earlier ones is not stated here, because "
+        f"a count of runs on exactly these data could reveal whether one {noun(privacy)} was "
+        "changed. The data holder keeps it.",
+        "True records. A synthetic record may equal a real one by chance, and statistics of "
+        "synthetic records differ from those of the real ones.")
+
+
+NO_PROMISE = "What differential privacy does not promise"
+"""The heading of `limits`."""
+SHARING = (
+    "This folder may be shared as a whole.",
+    "The run folder that it comes from must not be shared: its folder private/ and its ledger "
+    "contain secrets of the run and data made from the records, config.json and other files "
+    "describe where the data are kept, and evaluation/ has figures computed from real records, "
+    "which epsilon does not cover.",
+    "The original data, and any schema or sample that was read from them without a charge, must "
+    "not be shared either.")
+"""What may be shared, and what not."""
+UNCOVERED_SHARING = ("The folder holds parts that the promise does not cover, as named in this "
+                     "document. Decide about these before sharing it.")
+NO_SHARING = "This folder must not be shared as private, since nothing bounds what it reveals."
+
+
+def sharing(privacy: Json) -> tuple[str, ...]:
+    """Return which folders may be shared, and which not."""
+    kind = guarantee.of(privacy).kind
+    this = {"valid": SHARING[0], "none": NO_SHARING, "not covered": UNCOVERED_SHARING}[kind]
+    return (this, *SHARING[1:])
+
+
+def identifiers(privacy: Json, spec: Spec) -> tuple[str, ...]:
+    """Return which columns identify people, and how they are treated, by the public schema."""
+    if not isinstance(spec, TableSpec):
+        return ()
+    made = [identifier.name for identifier in spec.identifiers]
+    lines = []
+    if made:
+        lines.append(f"{_few(made)}: declared as identifiers. Their values were never read, and "
+                     "new ones are made up in every sample.")
+    if privacy["unit"] == guarantee.SUBJECT:
+        lines.append(f"{noun(privacy)}: identifies which rows belong together. It was not learned "
+                     "from, and the release does not contain it.")
+    others = "No other column is" if lines else "No column is"
+    return (*lines, f"{others} declared as an identifier. Check that none of the columns named "
+            "above identifies people directly.")
 
 
 def alarms(privacy: Json) -> tuple[str, ...]:
@@ -132,7 +222,7 @@ def alarms(privacy: Json) -> tuple[str, ...]:
         return ()
     budget = privacy.get("budget_epsilon")
     noise = ("" if budget in (None, "inf") or not math.isfinite(float(budget)) else
-             f" The noise was chosen for epsilon {bound(budget)}; that number is no guarantee.")
+             f" The noise was chosen for epsilon {bound(budget)}, which is not a guarantee.")
     return (f"The guarantee of this release is \u201c{stamp.text}\u201d.{noise} It must not be "
             "shared as private." + _published(privacy.get("as_published")),)
 
@@ -149,8 +239,8 @@ def _published(claim: object) -> str:
         return ""
     return (f" The formula that was published with the method gives epsilon "
             f"{number(claim.get('epsilon'))} for {number(claim.get('steps'))} steps "
-            f"({claim.get('formula')}). It is repeated for comparison; it is not proven for the "
-            "code that ran.")
+            f"({claim.get('formula')}). It is given for comparison; it is not proven for the code "
+            "that ran.")
 
 
 def cautions(privacy: Json) -> tuple[str, ...]:
@@ -159,13 +249,13 @@ def cautions(privacy: Json) -> tuple[str, ...]:
     guess = best_guess(privacy["epsilon"], privacy["delta"])
     if not alarms(privacy) and guess > WEAK:
         warnings.append(f"At epsilon {bound(privacy['epsilon'])} the bound by itself is weak: it "
-                        "allows an attacker to be almost certain. Attacks that reach less are "
-                        "experience, and no proof.")
+                        "allows an attacker to be almost certain. If known attacks reach less, "
+                        "that is experience and not proof.")
     size = population(privacy)
     if size and privacy["delta"] >= 1 / size[1]:
         warnings.append(f"Delta is {bound(privacy['delta'])}, which is not below 1 divided by "
-                        f"the number of {size[0]} ({number(size[1])}). A delta of this size would "
-                        "allow a release that shows some of them outright.")
+                        f"the number of {size[0]} ({number(size[1])}). A delta of this size allows "
+                        "a release that shows the data of some of them.")
     return tuple(warnings)
 
 
@@ -199,11 +289,8 @@ def factor(epsilon: float) -> str:
 
 def neighbours(privacy: Json) -> str:
     """Return how two data sets differ that the promise compares."""
-    unit = str(privacy["unit"])
-    one = ONE.get(unit, f"one {unit}")
-    change = CHANGE.get(unit, f"{one} is replaced by any other")
     relation = RELATIONS.get(privacy["relation"])
-    return (relation.format(unit=unit, one=one, change=change) if relation
+    return (relation.format(noun=noun(privacy), one=one(privacy)) if relation
             else "a relation that this page does not know; ask for its definition")
 
 
@@ -212,22 +299,18 @@ def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
 
     Without a valid guarantee only the meaning of its terms is explained.
     """
-    epsilon, unit = privacy["epsilon"], str(privacy["unit"])
-    one = ONE.get(unit, f"one {unit}")
     answers = [
         ("Who is protected?", " ".join(filter(None, (
-            f"The unit is the {unit}: {one}.{_several(privacy)}", beyond(privacy))))),
-        ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
-         f"{neighbours(privacy)}.")]
+            f"The unit of protection is {one(privacy)}.{_several(privacy)}", beyond(privacy))))),
+        ("Which data sets are compared?", "Two that are \u201cneighbours\u201d "
+         f"({privacy['relation']}): {neighbours(privacy)}.")]
     if alarms(privacy):
         return tuple(answers)
     if gaps(privacy):
-        answers.append(("What is left out?", "What is named above as not covered. It was read from "
-                        "the records and is in the release as it was; what follows is about all "
-                        "else."))
-    secret = ("which of two versions of this one was used" if privacy["relation"] == "replace-one"
-              else "whether this one was used")
-    return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
+        answers.append(("What is left out?", "The parts named above as not covered. They were read "
+                        "from the records and are in the release unchanged. The following answers "
+                        "are about everything else."))
+    return (*answers, *_bounds(privacy))
 
 
 def _several(privacy: Json) -> str:
@@ -237,21 +320,25 @@ def _several(privacy: Json) -> str:
     2014, theorem 2.2).
     """
     if privacy["unit"] == guarantee.SUBJECT:
-        return f" That is a {guarantee.whom(privacy)}."
+        return (f" The column {noun(privacy)} identifies which rows belong together; at most "
+                f"{privacy.get('rows_per_unit')} rows of one {noun(privacy)} were used.")
     if privacy["unit"] != "record":
         return ""
     less = " A person with several records is protected less"
     if alarms(privacy):
         return f"{less}."
     delta = privacy["delta"] * (1 + math.exp(min(privacy["epsilon"], 700.0)))
-    beside = (f"a delta of {bound(delta)}" if delta < 1 else
-              "a delta above 1, at which nothing is bounded any more")
-    return f"{less}: two records are covered by twice the epsilon, beside {beside}, and so on."
+    two = (f"to {bound(delta)}" if delta < 1 else
+           "above 1, so that nothing is bounded")
+    return (f"{less}: for two records together epsilon doubles to {bound(2 * privacy['epsilon'])}, "
+            f"and delta grows {two}.")
 
 
-def _bounds(epsilon: float, delta: float, unit: str, secret: str
-            ) -> tuple[tuple[str, str], ...]:
+def _bounds(privacy: Json) -> tuple[tuple[str, str], ...]:
     """Return the questions and answers on epsilon and delta."""
+    epsilon, delta, unit = privacy["epsilon"], privacy["delta"], noun(privacy)
+    secret = (f"which of two versions of that {unit} was used" if privacy["relation"] ==
+              "replace-one" else f"whether that {unit} was used")
     guess = best_guess(epsilon, delta)
     if guess < WEAK:
         often = f"at most {math.ceil(1000 * guess) / 10:.1f} % of the cases"
@@ -266,12 +353,12 @@ def _bounds(epsilon: float, delta: float, unit: str, secret: str
          f"{bound(epsilon)} here."),
         ("What is delta?", f"{bound(delta)}{one_in(delta)}: the small probability that is added "
          "to this bound, and to which the factor does not apply."),
-        (f"What does it mean for one {'person' if unit == 'record' else unit}?",
-         f"Take an attacker who knows all of the other {unit}s and wants to tell {secret}. "
-         "Delta aside, the attacker's odds for either answer "
+        (f"What does it mean for one {unit}?",
+         f"Suppose an attacker knows the data of every other {unit} and wants to find out {secret}."
+         " Apart from delta, the attacker's odds of either answer "
          f"rise at most {factor(epsilon)}-fold, whatever else "
-         f"is known now or later. From even odds, the guess may be right in {often}; a blind guess "
-         "is right in 50 %."))
+         f"becomes known now or later. From even odds, the guess may be right in {often}; a blind "
+         "guess is right in 50 %."))
 
 
 def assumptions(privacy: Json) -> tuple[str, ...]:
@@ -286,15 +373,15 @@ def assumptions(privacy: Json) -> tuple[str, ...]:
         lines.append(f"Public, and not protected: the number of {size[0]}, {number(size[1])}.")
     if privacy.get("simulated_clients"):
         lines.append(f"The {number(privacy['simulated_clients'])} clients of this run are "
-                     "simulated clients: the records were dealt to them for the run, and what is "
-                     "protected is the record.")
+                     "simulated: the records were dealt to them for the run, and single records "
+                     "are protected.")
     if "steps" in privacy:
         lines.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
                      "on this page.")
     if "kept_step" in privacy:
-        lines.append(f"The generator is that of step {number(privacy['kept_step'])}, which did "
-                     "best of all that were evaluated by public data, or by a release whose cost "
-                     "is among the events.")
+        lines.append(f"The generator is that of step {number(privacy['kept_step'])}, the best of "
+                     "those that were evaluated, either on public data or with a release whose "
+                     "cost is among the events.")
     sanitised = privacy.get("data_dependent_epsilon")
     if isinstance(sanitised, dict):
         lines.append(f"A sanitised data-dependent epsilon of {bound(sanitised.get('epsilon'))} "
@@ -307,9 +394,14 @@ def not_covered(privacy: Json) -> tuple[str, ...]:
     return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())))
 
 
+def is_warning(note: str) -> bool:
+    """Return whether a note on the data says what epsilon does not cover."""
+    return note.lower().startswith("not covered")
+
+
 def other_notes(privacy: Json) -> tuple[str, ...]:
     """Return the other notes of the statement on the data."""
-    return tuple(note for note in data_notes(privacy) if not note.lower().startswith("not covered"))
+    return tuple(note for note in data_notes(privacy) if not is_warning(note))
 
 
 def by_hand(config: Json) -> tuple[str, ...]:
@@ -318,12 +410,12 @@ def by_hand(config: Json) -> tuple[str, ...]:
     network = "resnet" if settings.get("networks") == "gs-wgan" else "generator"
     warp = settings.get("warp") or (settings.get(network) or {}).get("warp")
     moved = (f"synthetic images are turned, sheared, scaled and moved at random, by up to "
-             f"{number(warp or 0)} of their half (warp): knowledge about such images that was put "
-             "in by hand, not read from records")
-    kept = ("of several synthetic images one is kept that a released classifier gives its label: "
-            "images between two classes are rarer than they are among the records")
+             f"{number(warp or 0)} of their half (warp): this is knowledge about such images that "
+             "was put in by hand, not read from records")
+    kept = ("of several synthetic images, one is kept to which a released classifier gives its "
+            "label: images between two classes are rarer than among the records")
     images = settings.get("images", 0)
-    few = f"each synthetic image is one of the {images} of its class that the generator holds"
+    few = f"each synthetic image is one of {images} images of its class in the generator"
     return ((moved,) * bool(warp) + (kept,) * bool(settings.get("classifier"))
             + (few,) * bool(images))
 
@@ -333,17 +425,21 @@ def data_notes(privacy: Json) -> tuple[str, ...]:
     return tuple(map(str, privacy.get("data_notes", ())))
 
 
+GUARANTEE = "Guarantee:"
+"""The start of the line of README.txt with the stamp."""
 WIDTH = 78
 """Letters of a line of README.txt."""
 NAMED = 30
 """The most classes or columns that are named."""
+HELD_OUT = "held out for tests: "
+"""The start of the public note on the held-out part (`data.parts.HELD_OUT_NOTE`)."""
 MEANINGS = {
-    "valid": "Whatever is done with this folder, the bound of the statement holds for it.",
-    "none": "This folder must not be shared as private. No bound is proven on what it tells of "
-            "the records it was made from.",
-    "not covered": "Epsilon bounds what this folder tells of the records, except for what is named "
-                   "above: that was read from private records, is in this folder, and no epsilon "
-                   "covers it."}
+    "valid": "The bound holds whatever is done with this folder.",
+    "none": "This folder must not be shared as private. No bound is proven on what it reveals "
+            "about the records it was made from.",
+    "not covered": "Epsilon bounds what this folder reveals about the records, except for the "
+                   "parts named above as not covered, which were read from private records and are "
+                   "in this folder."}
 SOFTWARE = (f"The dpgen_jax authors: dpgen_jax, generators of synthetic images and tables under "
             f"differential privacy, in JAX, version {__version__}.")
 
@@ -363,7 +459,7 @@ class Use(NamedTuple):
 
 def files(privacy: Json, spec: Spec, use: Use) -> dict[str, bytes]:
     """Return privacy.json, statement.html and README.txt, by name; all say the same."""
-    plain = to_json(privacy)
+    plain = to_json(privacy) | {"texts": TEXTS}
     return {"privacy.json": json_bytes(plain), "statement.html": page(plain, spec, use).encode(),
             "README.txt": readme(plain, spec, use).encode()}
 
@@ -385,7 +481,7 @@ def of_release(spec: Spec, classifies: bool, method: str = "") -> Use:
             ("samples.png", "a first look; every image is synthetic, a row for each class"))
     lines = [f"sample THIS_FOLDER --n 1000 --out synthetic.{'csv' if table else 'npz'}"]
     if method in SAMPLERS:
-        lines.append("export THIS_FOLDER --out FOLDER   # for somebody with NumPy alone")
+        lines.append("export THIS_FOLDER --out FOLDER   # for somebody with NumPy only")
     commands = tuple(f"python -m dpgen_jax.{line}" for line in lines)
     return Use(needs, commands, (*load, make), (*stated, look))
 
@@ -396,7 +492,9 @@ def page(privacy: Json, spec: Spec, use: Use) -> str:
     return render.page(
         __package__, "statement.html", privacy=checked, stated=explained(checked),
         sentence=sentence(checked), terms=terms(checked), makes=makes(spec), made=_made(checked),
-        use=use, sources=sources(checked))
+        origin=origin(checked), no_promise=NO_PROMISE, limits=limits(checked),
+        sharing=sharing(checked),
+        identifiers=identifiers(checked, spec), use=use, sources=sources(checked))
 
 
 def readme(privacy: Json, spec: Spec, use: Use) -> str:
@@ -405,10 +503,13 @@ def readme(privacy: Json, spec: Spec, use: Use) -> str:
     title = "Synthetic data by dpgen_jax"
     meaning = MEANINGS[guarantee.of(checked).kind]
     parts = [
-        title, "=" * len(title), "", " ".join(f"Guarantee: {guarantee.line(checked)}".split()), "",
+        title, "=" * len(title), "", " ".join(f"{GUARANTEE} {guarantee.line(checked)}".split()), "",
         *_lines(" ".join(filter(None, (sentence(checked), beyond(checked))))), "",
-        *_lines(meaning),
+        *_lines(meaning), "", *_lines(origin(checked)),
         *_section("What it makes", _lines(makes(spec))),
+        *_section("Identifiers", _listed(identifiers(checked, spec))),
+        *_section("What may be shared", _listed(sharing(checked))),
+        *_section(NO_PROMISE, _listed(limits(checked))),
         *_section("Not covered by the guarantee", _listed(not_covered(checked))),
         *_section("How to load and sample", [
             *_lines(f"It needs {use.needs}. New records cost no privacy."), "",
@@ -421,13 +522,14 @@ def readme(privacy: Json, spec: Spec, use: Use) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """A text in lines; breaks within it, which could look like lines of ours, are spaces."""
-    return textwrap.wrap(render.shorten(text, 2000), WIDTH)
+    """A text in lines. Breaks within it are spaces, and no line of it looks like the guarantee."""
+    return [f" {line}" if line.startswith(GUARANTEE) else line
+            for line in textwrap.wrap(render.shorten(text, 2000), WIDTH - 1)]
 
 
 def _listed(texts: Any) -> list[str]:
     return [line for text in texts for line in textwrap.wrap(
-        render.shorten(text), WIDTH, initial_indent="- ", subsequent_indent="  ")]
+        render.shorten(text, 1000), WIDTH, initial_indent="- ", subsequent_indent="  ")]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
@@ -455,9 +557,41 @@ def _few(names: Sequence[str]) -> str:
     return shown if len(names) <= NAMED else f"{shown} and {number(len(names) - NAMED)} more"
 
 
+def origin(privacy: Json) -> str:
+    """Return who made a release and when, as far as the statement has it."""
+    by = str(privacy.get("made_by") or "")
+    who = (f"Made by {by}." if by else "The statement does not name who made it.")
+    day = str(privacy.get("started_on") or "")
+    return f"{who} The training began on {day} (UTC)." if day else (
+        f"{who} The date of the training was not recorded.")
+
+
+def holder_page(root: str, earlier: Sequence[str]) -> str:
+    """Return the text of the page that only the data holder may read, in private/.
+
+    Args:
+        root: The run folder.
+        earlier: What the journal says of earlier runs on these records, in lines.
+    """
+    known = earlier or ("no earlier run on these records is known",)
+    return "\n".join([
+        "For the data holder only", "========================", "",
+        *_lines("Do not share this page: it depends on the records in ways that epsilon does not "
+                "cover."),
+        *_section("Earlier runs on the same records", [
+            *_listed(known), "",
+            *_lines("The journal of this machine recognises records only if they are exactly the "
+                    "same. Runs on other machines, and on changed files, are not counted. Promises "
+                    "on the same people add up.")]),
+        *_section("What may be shared", _listed((
+            f"{root}/release, and nothing else in {root}.",
+            "Not private/, the ledger, config.json, metrics.jsonl or evaluation/.")))]) + "\n"
+
+
 def _made(privacy: Json) -> tuple[tuple[str, str], ...]:
     """Names and values of how a release was made."""
     return tuple((name, number(privacy[field])) for name, field in (
+        ("made by", "made_by"), ("training began on", "started_on"),
         ("method", "method"), ("preset", "preset"), ("steps", "steps"),
         ("version of dpgen_jax", "package_version")) if privacy.get(field) is not None)
 
@@ -471,7 +605,7 @@ def sources(privacy: Json) -> tuple[str, ...]:
 def terms(privacy: Json) -> Table:
     """Return the table of a checked statement's terms, for a reviewer."""
     budget, size = privacy.get("budget_epsilon"), population(privacy)
-    rows = [("guarantee", guarantee.of(privacy).text, "the stamp that every output shows"),
+    rows = [("guarantee", guarantee.of(privacy).text, "the summary that every output shows"),
             ("epsilon", bound(privacy["epsilon"]), "bounds the ratio of probabilities by its "
              f"exponential; {_fixed(privacy)}"),
             ("delta", bound(privacy["delta"]), "is added to this bound"),
@@ -486,7 +620,7 @@ def terms(privacy: Json) -> Table:
     bought = privacy.get("bought_from")
     if isinstance(bought, dict):
         rows.insert(6, ("description bought from", f"{number(bought.get('records'))} records",
-                        "public; those that were not trained on are protected likewise"))
+                        "public; those that were not used for training are protected too"))
     return render.table("The promise in the terms of the field", ["term", "value", "meaning"], [
         (name, [Cell(render.shorten(value)), Cell(meaning)]) for name, value, meaning in rows],
         numeric=False)

@@ -134,7 +134,7 @@ def of(privacy: Json) -> Guarantee:
         return Guarantee("not covered", text, what)
     if text == TERMS + str(privacy.get("relation")) and privacy["relation"] in RELATIONS:
         return Guarantee("valid", text)
-    return stamped("", [f"the statement says {text!r}, which is no guarantee that is known"])
+    return stamped("", [f"the statement says {text!r}, which is not a known guarantee"])
 
 
 def line(privacy: Json) -> str:
@@ -145,7 +145,7 @@ def line(privacy: Json) -> str:
     if stamp.kind == "none" and math.isfinite(budget):
         numbers += f" (the noise was for {at_most(budget)})"
     elif stamp.kind == "not covered":
-        numbers += " for all else"
+        numbers += " for everything else"
     clients = privacy.get("simulated_clients")
     simulated = f", {clients} simulated clients" if clients else ""
     return (f"{stamp.text}; {numbers}, delta {at_most(_number(privacy.get('delta')))}, unit "
@@ -225,6 +225,8 @@ class Facts:
         noise_source: Label of the source of noise bits.
         accounting: "proven", or another that proves nothing.
         as_published: The epsilon of a paper's formula, where the accounting is not proven.
+        made_by: The person or organisation that makes the release, if the user named it.
+        started_on: The day on which the training began, as YYYY-MM-DD, if it is known.
     """
 
     method: str
@@ -233,6 +235,8 @@ class Facts:
     noise_source: str
     accounting: str = "proven"
     as_published: Json | None = None
+    made_by: str | None = None
+    started_on: str | None = None
 
 
 def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> Json:
@@ -266,5 +270,6 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "data_notes": list(protected.notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,
-        **({} if facts.as_published is None else {"as_published": facts.as_published}),
+        **{name: value for name in ("as_published", "made_by", "started_on")
+           if (value := getattr(facts, name)) is not None},
     }

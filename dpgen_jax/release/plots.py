@@ -93,7 +93,7 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
     """
     rows = run_folder.read(rows) if isinstance(rows, str | Path) else rows
     if not rows:
-        raise UserError("there are no metrics to draw; the run has made no step")
+        raise UserError("there are no metrics to draw, since the run has made no step")
     groups = _panels(rows)
     figure = Figure(figsize=(8, 6 if len(groups) < 2 else 8), dpi=120, layout="constrained")
     *panels, below = figure.subplots(1 + len(groups), 1, sharex=True, squeeze=False,

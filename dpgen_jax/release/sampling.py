@@ -253,8 +253,8 @@ def _one_of(text: str, place: int, column: Column, values: list[str]) -> Conditi
 
 def _require_order(text: str, column: Column) -> None:
     if column.kind == "categorical":
-        raise UserError(f"{text}: the values of column {column.name} have no order; name those you "
-                        f"want, as in {column.name}=A|B")
+        raise UserError(f"{text}: the values of column {column.name} have no order; name the "
+                        f"values you want, as in {column.name}=A|B")
 
 
 def _code(text: str, column: Column, value: str) -> float:
@@ -264,8 +264,8 @@ def _code(text: str, column: Column, value: str) -> float:
             named = {name.casefold(): name for name in column.categories}
             value = named.get(value.casefold(), value)
         if value not in column.categories:
-            raise UserError(f"{text}: {value!r} is no value of column {column.name}"
-                            f"{nearest(value, column.categories)}; known: "
+            raise UserError(f"{text}: {value!r} is not a value of column "
+                            f"{column.name}{nearest(value, column.categories)}; known: "
                             f"{', '.join(column.categories[:20])}")
         return float(column.categories.index(value))
     code = transform.reader(column)(value)
@@ -273,7 +273,8 @@ def _code(text: str, column: Column, value: str) -> float:
         code = transform.number(value)
     if code is None or (column.kind == "integer" and not code.is_integer()):
         kind = column.kind if transform.is_plain(column) else f"a {transform.what(column)}"
-        raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
+        raise UserError(f"{text}: {value!r} is not a value "
+                        f"of column {column.name}, which is {kind}")
     return code
 
 
@@ -532,8 +533,8 @@ class Sampler:
         if self.tries >= self._most or 2 * self.found * self._most < self.n * self.tries:
             raise UserError(
                 f"{self.found:,} of {self.n:,} records that meet "
-                f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; ask "
-                f"for fewer, widen the conditions, or raise {option('max_tries')}")
+                f"{_texts(self._conditions.on_columns)} were found in {self.tries:,} tries; draw "
+                f"fewer, widen the conditions, or raise {option('max_tries')}")
 
 
 class _Shares:

@@ -185,12 +185,12 @@ def generator(release: Release) -> Generator:
 
     known = numpy_samplers.SAMPLERS
     if release.classifies:
-        raise UserError(f"{release.method} releases a classifier, which makes no records to export")
+        raise UserError(f"{release.method} releases a classifier, which does not make records")
     if release.method not in known:
         raise UserError(
-            f"records of {release.method} are drawn with JAX, so no folder can draw them with "
-            f"NumPy alone, as it can those of {', '.join(known)}; share release/ itself, for "
-            "someone who installs dpgen_jax and JAX with it, or share files of samples")
+            f"records of {release.method} are drawn with JAX, so they cannot be exported for "
+            f"NumPy, as those of {', '.join(known)} can; share release/ itself with someone who "
+            "installs dpgen_jax and JAX, or share files of samples")
     arrays = methods.get(release.method).for_numpy(release.config, release.spec, release.model)
     made = Generator(release.spec, release.method, arrays, release.class_shares,
                      guarantee.line(release.privacy))
@@ -198,8 +198,8 @@ def generator(release: Release) -> Generator:
     theirs, others = next(iter(made.sampler(CHUNK, seed=SEED).encoded()))
     near = np.isclose(ours, theirs, atol=CLOSE).reshape(CHUNK, -1).all(1)
     if near.mean() < ALIKE or not np.array_equal(labels, others):
-        raise UserError(f"{CHUNK - near.sum()} of {CHUNK} records that NumPy drew are not those of "
-                        "the library; share release/ itself, and report this")
+        raise UserError(f"{CHUNK - near.sum()} of {CHUNK} records that NumPy drew differ from "
+                        "those of the library; share release/ itself, and report this")
     return made
 
 

@@ -31,7 +31,7 @@ def with_records(config: MethodConfig, n: int) -> MethodConfig:
         return config
     if config.records not in (None, n):
         raise UserError(f"records is {config.records}, and the data set has {n}; leave it out, so "
-                        "that what is promised is what is charged")
+                        "that the promise and the charges agree")
     return dataclasses.replace(config, records=n)
 
 
@@ -53,8 +53,8 @@ def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, boug
     if math.isinf(budget.epsilon) and config.sigma is None:
         config = dataclasses.replace(config, sigma=0.0)
     if config.sigma is None and config.steps is None:
-        raise UserError(f"neither sigma nor steps is set; pass {option('steps')}, and the noise is "
-                        f"found, or {option('sigma')}, and the steps are found")
+        raise UserError(f"neither sigma nor steps is set; pass {option('steps')} to find the "
+                        f"noise, or {option('sigma')} to find the steps")
     spent = _affordable_side_releases(budget, bought)
 
     def events(config: MethodConfig, steps: int) -> Events:
@@ -86,11 +86,11 @@ def _check_promise(config: MethodConfig, budget: Budget, of_records: Events) -> 
         composition.check_budget(budget.epsilon, budget.delta)
     if config.accounting != "proven" and math.isfinite(budget.epsilon):
         raise UserError(f"{option('accounting', 'as-published')} proves no epsilon; pass "
-                        f"{option('epsilon', 'inf')} to say that you know, or leave it out")
+                        f"{option('epsilon', 'inf')} to confirm that, or leave it out")
     if config.protects_clients and (budget.class_epsilon or of_records):
-        raise UserError("class counts and entries of a schema are bought at the level of single "
-                        "records, which does not cover a client; leave out "
-                        f"{option('class_epsilon')}, and declare the schema")
+        raise UserError("class counts and entries of a schema are bought for single records, which "
+                        f"does not cover a client; leave out {option('class_epsilon')}, and "
+                        "declare the schema")
 
 
 def _affordable_side_releases(budget: Budget, bought: Events) -> Events:

@@ -175,7 +175,7 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
     """
     built = methods.get(method).build(config, spec, runtime)
     if runtime.state != "device" and not keeps_state(built):
-        log(f"note: the units of {method} keep nothing from step to step, so "
+        log(f"note: the units of {method} keep no state between steps, so "
             f"{option('state', runtime.state)} changes nothing")
         runtime = dataclasses.replace(runtime, state="device")
     if moments and runtime.moments == Runtime.moments:
@@ -276,20 +276,18 @@ def check_memory(method: Method, runtime: Runtime = Runtime()) -> None:
     needed, available = state_bytes(method), memory()
     if sum_bytes(method) > MEMORY_SHARE * available:
         raise UserError(f"a round's sum of {math.prod(method.mechanism.shape):,} integers takes "
-                        f"{sum_bytes(method) / 1e9:.1f} GB with its noise, and the memory here is "
-                        f"{available / 1e9:.1f} GB: choose smaller sizes of what is released, "
-                        "fewer cells or dimensions for example")
+                        f"{sum_bytes(method) / 1e9:.1f} GB with its noise, and this machine has "
+                        f"{available / 1e9:.1f} GB: release less, for example fewer cells or "
+                        "dimensions")
     if public_bytes(method) > MEMORY_SHARE * available:
-        raise UserError(f"the public state takes {public_bytes(method) / 1e9:.1f} GB, and the "
-                        f"memory here is {available / 1e9:.1f} GB: choose smaller sizes of what is "
-                        "released, or leave columns out")
+        raise UserError(f"the public state takes {public_bytes(method) / 1e9:.1f} GB, and this "
+                        f"machine has {available / 1e9:.1f} GB: release less, or leave columns out")
     available = room(runtime)
     if needed > available:
         mend = f"{option('state', 'disk')}, or " * keeps_state(method)
-        raise UserError(f"the state of {method.mechanism.n_units:,} units takes "
-                        f"{needed / 1e9:.1f} GB, and the memory here is {available / 1e9:.1f} GB: "
-                        f"choose {mend}fewer units or smaller networks, or devices with more "
-                        "memory")
+        raise UserError(f"the state of {method.mechanism.n_units:,} units takes {needed / 1e9:.1f} "
+                        f"GB, and this machine has {available / 1e9:.1f} GB: choose {mend}fewer "
+                        "units or smaller networks, or devices with more memory")
 
 
 def disk(root: Path) -> int:
@@ -352,7 +350,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     batch_capacity = mechanism.schedule.batch_capacity
     available = jax.local_devices()
     if runtime.devices > len(available):
-        raise UserError(f"{option('devices', runtime.devices)}: only {len(available)} are there")
+        raise UserError(f"{option('devices', runtime.devices)}: only {len(available)} "
+                        "are available")
     if runtime.parallel == "pmap" and hosts.count() > 1:
         raise UserError(f"{option('parallel', 'pmap')} is for one process; leave it out")
     if runtime.state != "device" and hosts.count() > 1:
@@ -361,8 +360,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     if method.decomposes and runtime.devices > 1 and available[0].platform == "cpu":
         # The threads of the device that waits for the others' sums are those that it would need.
         raise UserError(f"{option('devices', runtime.devices)}: this method decomposes matrices, "
-                        "for which several devices of one CPU can wait for each other without "
-                        f"end; leave {option('devices')} out, and one has all cores")
+                        "for which several devices of one CPU can wait for each other forever; "
+                        f"leave {option('devices')} out: one device uses all cores")
     fewest = min(Counter(device.process_index for device in jax.devices()).values())
     each = runtime.devices or _devices_by_default(method, available[:fewest])
     devices = tuple(device for process in range(hosts.count())
@@ -457,10 +456,10 @@ def check_records(records: Footprint, method: Method, layout: Layout, unit: str)
         raise _too_large(
             unit,
             f"take {_shown_size(records.read)} as read and {_shown_size(records.dealt)} as dealt, "
-            f"beside {_shown_size(state)} for the state of units, and the memory here is "
+            f"in addition to {_shown_size(state)} for the state of units, and this machine has "
             f"{_shown_size(available)}",
-            "take fewer records, or save them as a file of arrays that is "
-            "mapped (npz: without compression), or use a machine with more memory")
+            "use fewer records, save them as a file of arrays that is mapped (npz: without "
+            "compression), or use a machine with more memory")
 
 
 def _check_devices(records: int, state: int, unit: str) -> None:
@@ -469,10 +468,10 @@ def _check_devices(records: int, state: int, unit: str) -> None:
                 for device in jax.local_devices())
     if limit and records + state > limit:
         raise _too_large(
-            unit, f"take {_shown_size(records)} on each device, beside "
-                  f"{_shown_size(state)} for the state of "
-            f"units, and a device has {_shown_size(limit)}",
-            f"take fewer records, more devices, or {option('state', 'host')}")
+            unit, f"take {_shown_size(records)} on each device, in addition to "
+                  f"{_shown_size(state)} for the state of units, and a device has "
+                  f"{_shown_size(limit)}",
+            f"use fewer records, more devices, or {option('state', 'host')}")
 
 
 def _too_large(unit: str, sizes: str, mend: str) -> UserError:

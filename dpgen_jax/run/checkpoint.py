@@ -83,7 +83,7 @@ class Parts:
         """
         if self._thread:
             self._thread.join()
-        fault = self._fault or (None if self._whole else OSError("writing it was broken off"))
+        fault = self._fault or (None if self._whole else OSError("writing it was interrupted"))
         each = hosts.gather({"sums": self._sums, "fault": fault and reason(fault)})
         if fault:
             raise fault

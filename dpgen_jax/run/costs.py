@@ -86,7 +86,7 @@ def is_method(what: str | Path, stated: Collection[str]) -> bool:
         raise UserError(f"{what} is neither a method nor the folder of a run"
                         f"{nearest(str(what), methods.NAMES)}; methods: {', '.join(methods.NAMES)}")
     for name in stated:
-        raise UserError(f"{name} is for a method, and {what} is a folder: drop it")
+        raise UserError(f"{name} is for methods, and {what} is a folder: drop it")
     return False
 
 
@@ -201,7 +201,7 @@ def _proven(events: Events, delta: float, config: MethodConfig) -> Proven:
     epsilon, how = composition.epsilon_of(events, delta), guarantee.stated_accountant(events)
     ideal = composition.epsilon_of(ideal_noise(events), delta)
     if epsilon != ideal and not math.isfinite(epsilon):
-        epsilon, how = ideal, f"{how}; for ideal noise, which no run draws"
+        epsilon, how = ideal, f"{how}; for ideal noise, not the noise that runs draw"
     return Proven(epsilon, how, config.planned_steps, config.sigma or 0.0)
 
 
@@ -296,7 +296,7 @@ def stamped(root: Path, totals: Account) -> Stamp:
         return Stamp(f"none: {root} holds neither a release nor the config.json of a run",
                      guarantee.whom(totals.header), math.inf)
     if files.waiting:
-        return Stamp("nothing is released: a purchase was made, and nothing was trained yet",
+        return Stamp("nothing is released: a purchase was made, but nothing was trained yet",
                      guarantee.whom(totals.header), totals.claim())
     config = contents.described(files.config)
     faults = guarantee.faults(
@@ -305,7 +305,7 @@ def stamped(root: Path, totals: Account) -> Stamp:
     stamp = guarantee.stamped(totals.header["relation"], faults, config.get("not_covered") or ())
     # The clients of a run whose number of records is public are simulated: a record is protected.
     terms = totals.header | ({"unit": Unit.RECORD} if config.get("records") is not None else {})
-    return Stamp(f"{stamp.text} (of a release that is not there yet)", guarantee.whom(terms),
+    return Stamp(f"{stamp.text} (of a release that does not exist yet)", guarantee.whom(terms),
                  totals.claim() if stamp.holds else math.inf)
 
 
@@ -319,7 +319,7 @@ def _noise_source(files: RunFolder, config: Json) -> str:
     if rounds := checkpoint.steps(files.checkpoints):
         return guarantee.sources(checkpoint.note_checkpoint(files.checkpoints, rounds[-1],
                                                             "noise")["noise"])
-    return "clients of whom none has answered yet"
+    return "clients, none of which has answered yet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -379,8 +379,8 @@ def _two_lines(name: str, opinion: SecondOpinion) -> list[str]:
             f"  {opinion.remark}"]
 
 
-EX_POST = ("ex-post: it describes this run's votes at one order, plus all other charges of "
-           "the run; it is no guarantee of differential privacy; epsilon is")
+EX_POST = ("ex-post: it describes this run's votes at one order, plus all other charges of the "
+           "run; it is not a guarantee of differential privacy, but epsilon is")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,8 +409,8 @@ class VoteReading:
         """Returns all of it as plain values, with a warning."""
         record: Json = {
             "run": self.run,
-            "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your "
-                       "eyes only; the epsilon to state is the data-independent one",
+            "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for you "
+                       "only; publish the data-independent epsilon",
             "data_dependent": {"epsilon": self.epsilon, "order": self.order, "kind": EX_POST},
             "data_independent": {"epsilon": self.claimed, "spent": self.spent},
             "votes": dict(self.votes)}
@@ -561,8 +561,8 @@ def _offer(root: Path) -> _Offer:
     spec = contents.spec(stored["spec"] | names)
     statement = contents.statement(read_json(files.release / "privacy.json"))
     if not (stamp := guarantee.of(statement)).holds:
-        raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
-                        "be a promise; publish that of a run with a guarantee")
+        raise UserError(f"{root} promises nothing ('{stamp.text}'), so a bound on its votes would "
+                        "not be a promise; use a run with a guarantee")
     # A sanitiser that was changed since the run began may have been chosen by the votes.
     totals = resume.charged(files, stored)
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):

@@ -34,8 +34,8 @@ from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.reading import Reading
 from dpgen_jax.run.resolve import as_setting
 
-ALL_GIVEN = ("all records that were given are trained on; hold out before what is to be tested on, "
-             "since a second training on them spends a second epsilon")
+ALL_GIVEN = ("all given records are used for training; hold out test records beforehand, since a "
+             "second training on the same records spends a second epsilon")
 """The line of a run on arrays or a frame."""
 
 
@@ -63,6 +63,7 @@ def fit(
     total_epsilon: float | None = None,
     unit: str | None = None,
     rows_per_unit: int | None = None,
+    made_by: str | None = None,
     verbose: bool = True,
     **fields: Any,
 ) -> Release:
@@ -80,8 +81,7 @@ def fit(
             a share is held out, as `python -m dpgen_jax.train` does.
         x: In the earlier form the data.
         y: Labels of the images, int [n].
-        method: The name of a method; None: the one that does best on such data, of which the first
-            line says why.
+        method: The name of a method; None: the one that does best on such data; a line says why.
         label: The column of the classes of a table; None: that of the schema, or rows without
             classes.
         schema_share: The part of epsilon that buys the columns that no schema declares; 0.1 if
@@ -114,7 +114,9 @@ def fit(
         unit: With `schema`, the column that names the person or household of each row: all its rows
             are protected together.
         rows_per_unit: With `unit`, the most rows of one that are kept.
-        verbose: Whether lines and a progress bar are shown; failures are in any case.
+        made_by: The person or organisation that makes the release, for its statement.
+        verbose: Whether lines and a progress bar are shown; failures are in any case. Details are
+            added by `monitor=MonitorOptions(verbose=True)`.
         **fields: Any field of the method's `Config`, and for a file or folder any of `DataOptions`.
 
     Returns:
@@ -130,7 +132,8 @@ def fit(
         "delta": delta, "class_epsilon": class_epsilon, "preset": preset, "classes": classes,
         "schema": schema, "out": out, "resume": resume, "seed": seed, "runtime": runtime,
         "monitor": monitor, "accept_uncovered": accept_uncovered, "total_epsilon": total_epsilon,
-        "unit": unit, "rows_per_unit": rows_per_unit}.items() if value is not None}
+        "unit": unit, "rows_per_unit": rows_per_unit, "made_by": made_by,
+    }.items() if value is not None}
     if isinstance(data, str) and (x is not None or data in methods.NAMES):
         if method is not None:
             raise UserError(f"a method is named twice, {data!r} and {method!r}; give it once")
@@ -140,11 +143,10 @@ def fit(
     elif data is None:
         data, x = x, None
     if x is not None:
-        raise UserError("data come alone, as fit(data, method=METHOD); give labels of images as "
-                        "y=LABELS")
+        raise UserError("data are one argument, as in fit(data, method=METHOD); give labels of "
+                        "images as y=LABELS")
     if hasattr(data, "columns"):  # whose names may be whole numbers
-        stated |= {name: str(stated[name]) for name in ("label", "unit")
-                   if isinstance(stated.get(name), int)}
+        stated |= {name: str(stated[name]).strip() for name in ("label", "unit") if name in stated}
     if types_declared:
         stated["schema"] = schema = _typed(data, schema, stated.get("label"))
     fields = _sorted(stated | fields, isinstance(data, str | Path))
@@ -211,16 +213,17 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
     alone = y is None and request.data.get("classes") is None
     if isinstance(data, str | Path):
         if not (alone and schema is None):
-            raise UserError("a file or folder comes without y, and with the path of a schema")
+            raise UserError("a file or folder is given without y, and its schema as a path")
         return reading.of_source(request.changed(source=str(data)))
     if isinstance(data, Dataset):
         if not alone or request.data:
-            raise UserError("a data set has its labels, classes and schema; give it alone")
+            raise UserError("a data set has its labels, classes and schema; leave out y, classes "
+                            "and schema")
         return Reading(request, lambda: data)
     if hasattr(data, "columns"):
         if not alone:
-            raise UserError("a DataFrame comes without y and classes: label names a column of it, "
-                            "or the schema does")
+            raise UserError("a DataFrame is given without y and classes: label or the schema names "
+                            "the column")
         if wrong := next(iter(request.data.keys() - OF_FRAMES), None):
             raise UserError(f"{wrong} does not apply to a DataFrame; drop it")
         found = reading.of_table(request, raw.Table(raw.FRAME, data), declared=schema)
@@ -228,7 +231,7 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
                                    remarks=(*found.remarks, ALL_GIVEN))
     if schema is not None or request.data.keys() - {"classes"}:
         wrong = next(iter(request.data.keys() - {"classes"}), "schema")
-        raise UserError(f"{wrong} is of a table, and the data are a {type(data).__name__}; give a "
+        raise UserError(f"{wrong} is for tables, and the data are a {type(data).__name__}; give a "
                         "DataFrame or the path of a file")
     if data is None:
         raise UserError("fit needs data: a DataFrame, images with y=LABELS, the path of a file or "
@@ -380,9 +383,9 @@ def repeat(n: int, data: Any, x: Any = None, y: Any = None, *, out: str | Path |
     each = "its own epsilon" if epsilon is None else f"epsilon {at_most(epsilon)}"
     total = f"{n} times that" if epsilon is None else f"epsilon {at_most(n * epsilon)}"
     if seed is not None:
-        each, total = "epsilon inf", "nothing that bounds, as the noise is made from seeds"
-    log(f"{n} trainings on the SAME records: each spends {each}, all together {total}; a release "
-        "states what it spent itself")
+        each, total = "epsilon inf", "no bound, since the noise comes from seeds"
+    log(f"{n} trainings on the SAME records: each spends {each}, all together {total}; each "
+        "release states its own spending")
     if isinstance(data, str) and x is not None:  # the earlier form
         options["method"], data, x = data, x, None
     name = options.get("method") or "best"

@@ -44,9 +44,8 @@ def agree(plan: Plan) -> None:
     if hosts.count() == 1 and jax.process_count() == 1:
         return
     if hosts.count() == 1:
-        raise UserError("JAX was started with several processes, of which this run does not know; "
-                        "start it by `python -m dpgen_jax.train ... "
-                        f"{option('coordinator', 'auto')}`")
+        raise UserError("JAX was started with several processes, but this run was not; start it "
+                        f"with `python -m dpgen_jax.train ... {option('coordinator', 'auto')}`")
     public = plan.public_config
     hosts.agree("version of dpgen_jax or JAX", f"{__version__} {jax.__version__}")
     for name in MEANING:
@@ -74,9 +73,9 @@ def require_shared(files: RunFolder) -> None:
     hosts.tell("look", {"folder": str(files.root.absolute()), "run": files.run_id()})
     blind = [str(i) for i, there in enumerate(hosts.gather(True)) if not there]
     if blind:
-        raise UserError(f"process {', '.join(blind)} does not see the run folder "
-                        f"{files.root.absolute()}, where all write their checkpoints; put "
-                        f"{option('out')} on a disk that all processes have at the same place")
+        raise UserError(f"process {', '.join(blind)} cannot see the run folder "
+                        f"{files.root.absolute()}, where all processes write their checkpoints; "
+                        f"put {option('out')} on a disk that all processes see at the same path")
 
 
 def _holds(folder: Path, run: str) -> bool:

@@ -99,7 +99,7 @@ WIDTH = 20
 
 def last_line() -> str:
     """Returns the last line of a rehearsal."""
-    return f"nothing was written or spent; leave out {option('dry_run')} to train"
+    return f"nothing was written or spent; to train, leave out {option('dry_run')}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,8 @@ def rehearsal_lines(plan: Plan, entries: int) -> list[str]:
     bought = [f"class counts for epsilon {at_most(class_epsilon)}"] * bool(class_epsilon)
     bought += [f"{entries} entries of the schema"] * bool(entries)
     kind = "table" if isinstance(plan.spec, TableSpec) else "images"
-    return [summary_lines(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
+    return [summary_lines(plan),
+            f"spent on other things than the training: {' and '.join(bought) or 'nothing'}",
             planning.memory_line(plan),
             *like_data(plan.request.method, kind, plan.request.budget.epsilon,
                                      next(iter(plan.protected.counts.values()))), last_line()]
@@ -155,7 +156,7 @@ def purchase_lines(request: Request, remarks: tuple[str, ...], supposed: Suppose
             f"{at_most(budget.delta)}",
             *remarks, *supposed.prices, _supposed(made, supposed),
             *like_data(made.method, supposed.kind, budget.epsilon, count),
-            "the rest is known when that is bought, or declared", last_line()]
+            "the rest depends on the columns or classes that are not declared yet", last_line()]
 
 
 def datasets(supposed: Supposed) -> Iterator[Dataset]:
@@ -221,18 +222,18 @@ def _supposed(made: Chosen, data: Supposed) -> str:
     config = complete(made.method, config, data.spec, budget, data.events)
     built = methods.get(made.method).build(config, data.spec, Runtime())
     return (f"{data.what}: {config.planned_steps:,} steps, sigma {config.sigma:g}, and "
-            f"{planning.supposed_memory(built, data.spec, data.records)} in memory, all records "
-            "among it")
+            f"{planning.supposed_memory(built, data.spec, data.records)} of memory, including all "
+            "records")
 
 
 def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
     """Returns a line for each result of the method of the nearest epsilon and size.
 
-    Each says whether it is on like data, or on other data.
+    Each says whether it is on similar data, or on other data.
     """
     rows = [row for row in choice.reached() if (row["method"], row["kind"]) == (method, kind)]
     if not rows or not 0 < epsilon < math.inf:
-        return [f"on like data: no result of {method} is at hand, nor its time"]
+        return [f"on similar data: no measured result or time of {method} is known"]
     nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
     near = sorted((row for row in rows if row["epsilon"] == nearest),
                   key=lambda row: abs(math.log(row["records"] / count)))
@@ -242,15 +243,15 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
 def _line(row: dict[str, Any], kinship: str) -> str:
     """The line of one result."""
     source = " ".join(filter(None, (row.get("flags"), row["file"])))
-    return (f"on {kinship} data: {row['data']} at epsilon {row['epsilon']:g} gave "
-            f"{row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
+    return (f"on {kinship} data: {row['data']} at epsilon {row['epsilon']:g} reached "
+            f"{row['score']:.3f} ({row['measure']}) in {row['seconds']:,} s on two CPU cores "
             f"({source})")
 
 
 def _kinship(row: dict[str, Any], epsilon: float, count: int) -> str:
-    """`like`, or `other` where the budget or the number of records is ten times another."""
+    """`similar`, or `other` where budget or number of records differ by ten times or more."""
     ratios = row["epsilon"] / epsilon, row["records"] / count
-    return "like" if all(0.1 < ratio < 10 for ratio in ratios) else "other"
+    return "similar" if all(0.1 < ratio < 10 for ratio in ratios) else "other"
 
 
 def rehearse(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices | None = None

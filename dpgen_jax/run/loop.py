@@ -347,7 +347,7 @@ def require_32_bits() -> None:
     # JAX 0.10 adds its options at run time, where mypy does not see them.
     if jax.config.jax_enable_x64:  # type: ignore[attr-defined, unused-ignore]
         raise UserError("JAX is set to 64 bits (jax_enable_x64, JAX_ENABLE_X64); switch that off, "
-                        "as noise and sums are of 32")
+                        "since noise and sums have 32")
 
 
 def initial_state(method: Method, key: Array, layout: Layout) -> State:

@@ -56,14 +56,14 @@ def _trained_on(options: DataOptions, n: int, tested: bool) -> int:
 
 
 REMARK = """\
-The schema of {source}. The columns that say so were bought under differential privacy from all
-{rows:,} rows of that file, at epsilon {alone} by itself (delta {delta}); the others were
-declared. It may be published, edited, and passed as --schema.
-For records of other people, of whom none was in that file, delete the block `bought`: then it
-costs nothing."""
+The schema of {source}. The columns that are marked were bought under differential privacy
+from all {rows:,} rows of that file, for epsilon {alone} by itself (delta {delta}); the others
+were declared. It may be published, edited, and passed as --schema.
+To use it for records of other people, none of whom is in that file, delete the block `bought`:
+then it costs nothing."""
 READ = """\
 The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
-by a run that promises nothing: no epsilon covers it."""
+by a run without a guarantee: epsilon does not cover it."""
 
 
 def undeclared_columns(table: Table, document: Any, options: DataOptions, share: float
@@ -103,8 +103,8 @@ def undeclared_columns(table: Table, document: Any, options: DataOptions, share:
             name: made for name, made in columns.items() if name not in parts}}
     label = _label(options.label, partial.get("label"), names, table)
     if not set(names) - {label, options.unit} or len(names) == 1:
-        raise UserError(f"{table}: there is one column only, and nothing beside it to train on; "
-                        f"declare it in {option('schema', 'FILE')}, or add the others")
+        raise UserError(f"{table}: the only column leaves nothing else to train on; declare it in "
+                        f"{option('schema', 'FILE')}, or add other columns")
     return dialect, Wanted(absent, label, partial, share, parts)
 
 
@@ -187,8 +187,8 @@ class Entries(Missing):
         """Returns how the entries would be found; as `Missing.offered`."""
         n, budget = self.records, Budget(made.budget.epsilon, made.budget.delta)
         if not promised:
-            read = (f"the schema of {self} would be READ FROM THE RECORDS, which no epsilon "
-                    f"covers; {option('schema', 'FILE')} declares it",)
+            read = (f"the schema of {self} would be READ FROM THE RECORDS, and epsilon would not "
+                    f"cover it; declare it with {option('schema', 'FILE')}",)
             return Offer((), self._supposed(budget, (), read), lambda: None,
                          lambda root, spent: self._read())
         survey = self._survey(made)
@@ -212,19 +212,19 @@ class Entries(Missing):
             unit = {"unit": self.options.unit} if self.options.unit else {}
             drafted = ("draft_schema(frame)" if self.table.kind == raw.FRAME else
                        program("schema", self.table, **unit, out="FILE"))
-            raise UserError(f"{self.table}: {self} are not declared, and they are bought at the "
-                            "level of single rows, which does not cover all rows of a unit or a "
-                            f"client; declare them in {option('schema', 'FILE')}, which "
+            raise UserError(f"{self.table}: these columns are not declared: {self}. Buying them "
+                            "protects single rows only, not all rows of a unit or a client; "
+                            f"declare them in {option('schema', 'FILE')}, which "
                             f"{drafted} drafts for you to edit (nothing was spent)")
         if wanted.declared.get("read_from_data"):
-            raise UserError(f"{stated}: its read_from_data lists entries that no epsilon covers, "
-                            f"and {self} are not declared; declare those entries and take them off "
-                            "the list before the rest is bought, or pass "
-                            f"{option('accept_uncovered', True)} (nothing was spent)")
+            raise UserError(f"{stated}: epsilon does not cover the entries that read_from_data "
+                            f"lists, and these columns are not declared: {self}. Declare the "
+                            "entries and remove them from the list before the rest is bought, or "
+                            f"pass {option('accept_uncovered', True)} (nothing was spent)")
         schema.refuse_multiline(declared_dialect(wanted.declared.get("file", {})), stated)
         composition.check_budget(budget.epsilon, budget.delta, n)
-        survey = purchase.priced_survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
-                                            budget.delta, wanted.share)
+        survey = purchase.priced_survey(len(wanted.columns), n, budget.epsilon, budget.delta,
+                                        wanted.share)
         purchase.refuse_useless_schema(survey, n, budget.epsilon)
         return survey
 
@@ -266,9 +266,9 @@ class Entries(Missing):
         source = Path(self.cells.source).name
         text = draft.render(document, source, READ.format(source=source))
         return Answer(
-            f"the schema of {self} is READ FROM THE RECORDS, which no epsilon covers; "
-            f"{option('schema')} declares it, and without {option('accept_uncovered', True)} it is "
-            "bought",
+            f"the schema of {self} is READ FROM THE RECORDS, and epsilon does not cover it; "
+            f"declare it with {option('schema')}, or leave out "
+            f"{option('accept_uncovered', True)} to buy it",
             files={"schema.yaml": text.encode()})
 
 
@@ -277,8 +277,9 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
              if entries.get("categories") == [purchase.OTHER]]
-    lost = (f"; of {listed(empty)} nothing stands out of the noise, and synthetic cells will hold "
-            f"`{purchase.OTHER}`: declare {'it' if len(empty) == 1 else 'them'}"
+    lost = (f"; no value of {listed(empty)} is frequent enough to stand out from the noise, so "
+            f"all synthetic cells will be `{purchase.OTHER}`: declare "
+            f"{'it' if len(empty) == 1 else 'them'} in {option('schema', 'FILE')}"
             if empty else "")
     label = document.get("label")
     if label is not None:
@@ -288,20 +289,19 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
     elif wanted.label is not None and wanted.label not in document.get("targets", ()):
         found = [text for text in columns[wanted.label].get("categories", ())
                  if text != purchase.OTHER]
-        labelled = (f"fewer than 2 classes of the label {wanted.label} are so frequent that they "
-                    f"stand out of the noise{f' ({listed(found)} does)' * bool(found)}, so it is a "
-                    "column as any other, and rows have no label: to train with it, declare its "
-                    "classes in a copy of the schema, with `label:`, for a run with another "
-                    f"{option('out')}")
+        labelled = (f"fewer than 2 classes of the label {wanted.label} are frequent enough to "
+                    f"stand out from the noise{f' ({listed(found)} is)' * bool(found)}, so it is "
+                    "treated as an ordinary column and rows have no label: to train with it, "
+                    "declare its classes in a copy of the schema, with `label:`, and start a run "
+                    f"with another {option('out')}")
     elif wanted.label is not None:
-        labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
+        labelled = (f"{wanted.label} is a number with many values, so it becomes a target instead "
+                    "of a label")
     else:
-        labelled = f"without a label, as {option('label')} names none"
-    share = wanted.share
-    return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
-            f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
-            f"would give (by itself the purchase is epsilon {at_most(alone, 3)} at delta "
-            f"{at_most(budget.delta)}); {labelled}{lost}")
+        labelled = f"there is no label, since {option('label')} names none"
+    return (f"estimating the schema of {len(columns)} undeclared columns uses "
+            f"{100 * wanted.share:.3g} % of the budget (epsilon {at_most(alone, 3)} at delta "
+            f"{at_most(budget.delta)} by itself), and the training gets the rest; {labelled}{lost}")
 
 
 NAMES_SHARE = 0.1
@@ -335,11 +335,11 @@ class Classes(Missing):
         named = f"{option('class_names', 'A,B')}"
         if n < least:
             raise UserError(f"the names of the classes are not declared, and at epsilon "
-                            f"{budget.epsilon:g} only a class of some {least:,} images or more can "
-                            f"be bought, of {n:,} in all; declare them by {named}, which costs "
-                            "nothing (nothing was spent)")
-        line = (f"class names would be bought for {cost}, which the training has less: those come "
-                f"out that some {least:,} images share; {named} costs nothing")
+                            f"{budget.epsilon:g} they can be bought only for classes of about "
+                            f"{least:,} images or more; there are {n:,} images in all. Declare the "
+                            f"names with {named}, which costs nothing (nothing was spent)")
+        line = (f"class names would be bought for {cost}, which the training then lacks: a name is "
+                f"found if about {least:,} images share it; {named} costs nothing")
         events = ((single_releases.categories_event(*price), 1),)
         count = _trained_on(self.options, n, image_files.has_tests(self.path))
         return Offer(events, Supposed("images", "with two classes", self.spec, count, budget,
@@ -353,8 +353,8 @@ class Classes(Missing):
         names = [name for name in found if name.isprintable() and name == name.strip()
                  and name not in ("", image_files.OTHERS)]
         if not names:
-            return Answer(f"{bought}no class has so many images that its name stands out of the "
-                          "noise" + " and can be declared" * bool(found), bought=rows)
+            return Answer(f"{bought}no class has enough images for its name to stand out from the "
+                          "noise" + " and be declared" * bool(found), bought=rows)
         line = (f"{bought}{', '.join(names)}; images of rarer classes are left out; "
                 f"{option('class_names')} costs nothing")
         names.append(image_files.OTHERS)

@@ -85,8 +85,8 @@ class Best:
             return last
         arrays = bundle.parse_arrays(self.path, files.read_bytes(self.path), bundle.arrays_of_model(
             last.method, last.config, last.spec))
-        log(f"the generator of step {self.step} is released: of all that were evaluated it did "
-            f"best (public_accuracy {self.score:.3f})")
+        log(f"the generator of step {self.step} is released: it was the best of those evaluated "
+            f"(public_accuracy {self.score:.3f})")
         return dataclasses.replace(last, model=arrays,
                                    privacy=last.privacy | {"kept_step": self.step})
 
@@ -98,7 +98,7 @@ def _noted(path: Path) -> tuple[float, int]:
             note = stored.metadata()
         return float(note["score"]), int(note["step"])
     except (safetensors.SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it, and the best generator from here "
+        raise UserError(f"{path} is damaged ({error}); delete it, and the best generator from now "
                         "on is kept") from error
 
 
@@ -138,16 +138,16 @@ def judging_cost(options: MonitorOptions, protects_clients: bool) -> Events:
     stamp = guarantee.of(load(run.root).privacy)
     if stamp.kind != "valid":
         raise UserError(f"the release of {run.root} cannot judge: its statement is '{stamp.text}', "
-                        "and the promise of this run could be no better")
+                        "and this run could not promise more")
     if not run.ledger.is_file():
-        raise UserError(f"{run.root} holds no {run.ledger.name}, which says what its release cost; "
-                        f"name the folder of the run: {JUDGE_PREFIX}RUN")
+        raise UserError(f"{run.root} has no {run.ledger.name}, which states the cost of its "
+                        f"release; name the folder of the run: {JUDGE_PREFIX}RUN")
     _require_own(run)
     totals = books.account(books.read(run.ledger))
     if protects_clients or totals.header["unit"] != Unit.RECORD:
         raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "
-                        f"{'a client' if protects_clients else 'a record'}; a release judges where "
-                        "both protect records")
+                        f"{'a client' if protects_clients else 'a record'}; a release can judge "
+                        "only where both protect records")
     return tuple((dataclasses.replace(event, mechanism=NAMED_JUDGES + event.mechanism), count)
                  for event, count in totals.spent())
 
@@ -158,8 +158,8 @@ def _require_own(run: RunFolder) -> None:
         return
     there = contents.described(run.release / "config.json").get("generator_sha256")
     if read_json(run.released).get("generator_sha256") != there:
-        raise UserError(f"the release in {run.root} is not the one that this run has made, so its "
-                        f"{run.ledger.name} does not say what that cost; bring its own back")
+        raise UserError(f"the release in {run.root} was not made by this run, so {run.ledger.name} "
+                        "does not state its cost; restore the release of this run")
 
 
 def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:
@@ -174,7 +174,7 @@ def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None
     relation = books.account(books.read(run.ledger)).header["relation"]
     if relation != mechanism.relation:
         raise UserError(f"{run.root} promises {relation}, and this run {mechanism.relation}: their "
-                        "costs do not add up; train both under one relation")
+                        "costs cannot be added; train both under the same relation")
 
 
 def judge_identity(options: MonitorOptions) -> str:
@@ -232,7 +232,7 @@ def checked_judge(options: MonitorOptions, dataset: Dataset, public: Rows | None
 
 def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:
     if found != spec:
-        raise UserError(f"{option('public_dataset', place)} holds {found}, the run makes {spec}; "
+        raise UserError(f"{option('public_dataset', place)} has {found}, the run makes {spec}; "
                         "name one of the same shape and classes")
 
 

@@ -26,18 +26,21 @@ from dpgen_jax.core.request import Request
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.data import Dataset, sources
 from dpgen_jax.data import clients as federations
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.records import Partition
-from dpgen_jax.release import bundle, guarantee
+from dpgen_jax.release import bundle, documents, guarantee
 from dpgen_jax.release.guarantee import Protected
 from dpgen_jax.run import capacity, loop, monitor, resume, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
+
+Log = Callable[[str], None]
+"""Prints a line of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +61,9 @@ class Resolved:
             the statement then says so.
         total_epsilon: The epsilon that all runs on these records, as far as this machine's journal
             knows them, may not exceed together; None: no such limit.
-        why: Why the method and the preset were chosen; empty where the user named both.
-        remarks: Lines to say behind the first one, on how the data are read.
+        why_method: Why the method was chosen; empty where the user named it.
+        why_preset: Likewise of the preset.
+        remarks: Lines on the data that the user needs to know, as on a schema that was bought.
         release_to: The address on an object store that the release is copied to; None: nowhere.
         stated: The request that it was resolved from, which the run folder keeps; None where there
             was none.
@@ -76,10 +80,15 @@ class Resolved:
     monitor: MonitorOptions = MonitorOptions()
     accept_uncovered: bool = False
     total_epsilon: float | None = None
-    why: str = ""
+    why_method: str = ""
+    why_preset: str = ""
     remarks: tuple[str, ...] = ()
     release_to: str | None = None
     stated: Request | None = None
+
+    def details(self, log: Log) -> Log:
+        """Returns `log` where the user wants all lines, and a function that prints none else."""
+        return log if self.monitor.verbose else lambda line: None
 
 
 def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
@@ -194,13 +203,13 @@ def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
         return
     flag = f"{option('unit', data.subjects.column)}"
     if not config.protects_subjects or config.protects_clients:
-        raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; take "
+        raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; use "
                         "another method, or leave the option out and protect single records")
     if data.clients is not None:
         raise UserError(f"{flag}: {data.name} has clients; leave the option out")
     if data.bought:
-        raise UserError(f"{flag}: entries of the schema were bought at the level of single rows, "
-                        "which does not cover all rows of a unit; declare them")
+        raise UserError(f"{flag}: entries of the schema were bought for single rows, which does "
+                        "not cover all rows of a unit; declare them")
 
 
 def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
@@ -215,8 +224,8 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
             ways.setdefault(part.declare, []).append(part.what)
         what = ". ".join(f"{'; '.join(parts)} (declare {'them' if parts[1:] else 'it'}: {way})"
                          for way, parts in ways.items())
-        raise UserError(f"{data.name}: this would be published, and no epsilon covers it: {what}. "
-                        "Declare it from what is known without the records, or pass "
+        raise UserError(f"{data.name}: this would be published without being covered by epsilon: "
+                        f"{what}. Declare it from what is known without the records, or pass "
                         f"{option('accept_uncovered', True)}, and the statement will say `not "
                         "covered`")
 
@@ -251,6 +260,10 @@ def stamp_of_run(budget: Budget, seed: int | None, config: MethodConfig, who: Pr
         budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
 
 
+GUARANTEE = "guarantee: "
+"""The start of the warning that a run has no guarantee, or one with an exception."""
+
+
 def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
                         ) -> tuple[str, ...]:
     """Lines about the guarantee for a terminal, before anything is spent.
@@ -259,52 +272,91 @@ def protection_warnings(budget: Budget, seed: int | None, config: MethodConfig, 
         UserError: A budget that does not protect.
     """
     known = stamp_of_run(budget, seed, config, who)
-    lines = [] if known.kind == "valid" else [f"guarantee: {known.text}"]
+    lines = [] if known.kind == "valid" else [f"{GUARANTEE}{known.text}"]
     if math.isfinite(budget.epsilon):
         n = next(iter(who.counts.values()))
         lines += composition.check_budget(budget.epsilon, budget.delta, n)
     return tuple(lines)
 
 
-def headline(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> str:
-    """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
-    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
-    whom = ("all records of a client" if mechanism.unit == "client" and real_clients
-            else "each record, its label included")
+NAMED_CLASSES = 5
+"""The most classes that the line on the data names."""
+
+
+def data_line(dataset: Dataset) -> str:
+    """Returns the line on the data: public facts only."""
+    spec, kind = dataset.spec, str(dataset.options.get("kind", ""))
+    if isinstance(spec, TableSpec):
+        rows, shape = "rows", f"{len(spec.all_columns)} columns"
+        shape += f", label {spec.label.name}" if spec.labelled else ", no label"
+        names = spec.label.categories if spec.labelled else ()
+    else:
+        rows, names = "images", spec.class_names or tuple(map(str, range(spec.classes)))
+        colour = "grey" if spec.channels == 1 else "colour"
+        shape = f"{spec.height} x {spec.width} pixels, {colour}, {spec.classes} classes"
     if dataset.subjects is not None:
+        count = f"{dataset.count:,} units (column {dataset.subjects.column}) for training"
+    elif dataset.clients is not None and not dataset.simulated:
+        count = f"{int(dataset.clients.max()) + 1:,} clients"
+    else:
+        count = f"{dataset.count:,} {rows} for training"
+    tested = f", {dataset.held_out:,} held out for tests" if dataset.held_out else (
+        ", others held out for tests" if dataset.x_test is not None else "")
+    more = ", ..." * (len(names) > NAMED_CLASSES)
+    classes = f" ({', '.join(names[:NAMED_CLASSES])}{more})" if names else ""
+    built_in = ", built in and public" * sources.is_built_in(dataset.options)
+    source = f" ({kind}{built_in})" * bool(kind)
+    return f"data: {dataset.name}{source}: {count}{tested}; {shape}{classes}"
+
+
+def method_line(request: Resolved) -> str:
+    """Returns the line on the method and the preset, and why they were chosen."""
+    method = f", chosen as {request.why_method}" * bool(request.why_method)
+    preset = f", {request.why_preset}" * bool(request.why_preset)
+    return f"method: {request.method}{method}; preset {request.preset}{preset}"
+
+
+def promise_line(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> str:
+    """Returns the line on what is promised to whom."""
+    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
+    one, whom = "one record", "each record, its label included"
+    if mechanism.unit == "client" and real_clients:
+        one, whom = "all records of one client", "all records of a client"
+    if dataset.subjects is not None:
+        one = f"all rows of one {dataset.subjects.column}"
         whom = f"each {guarantee.whom(dataset.subjects.unit.terms)}"
     uncovered = tuple(part.what for part in dataset.uncovered)
     stamp = stamp_of_run(budget, request.seed, request.config, Protected(
         ProtectedUnit(mechanism.unit), {}, (), uncovered, dataset.simulated))
     numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
-    promise = (f"{numbers} for {whom} ({mechanism.relation})"
-               + ", but for what is not covered" * (stamp.kind == "not covered"))
     if not stamp.holds:
-        promise = ("epsilon inf: nobody is protected"
-                   + f", by noise for {numbers}" * math.isfinite(budget.epsilon))
-    why = f"; {request.why}" * bool(request.why)
-    return f"{request.method}, preset {request.preset}: {promise}{why}"
+        return ("promise: none, nobody is protected (epsilon inf)"
+                + f"; the noise is that of {numbers}" * math.isfinite(budget.epsilon))
+    but = ", except for what is not covered" * (stamp.kind == "not covered")
+    return (f"promise: {numbers} for {whom}{but}: whatever the release shows would be at most "
+            f"{documents.factor(budget.epsilon)} times as likely if {one} "
+            f"{documents.INSTEAD[mechanism.relation]} ({mechanism.relation})")
 
 
 def unprotected_clients(request: Resolved, dataset: Dataset) -> tuple[str, ...]:
     """Returns a line where the data name clients and the method protects records one by one."""
     if dataset.clients is None or dataset.simulated or request.config.protects_clients:
         return ()
-    return (f"the data name clients, and {request.method} with these flags protects each record by "
-            "itself, not all records of a client together; fedavg_gan does, and gswgan and dpac do "
-            "with --federated",)
+    return (f"the data name clients, but {request.method} with these flags protects single "
+            "records, not all records of a client together; fedavg_gan protects clients, and so do "
+            "gswgan and dpac with --federated",)
 
 
 def summary_lines(plan: Plan) -> str:
-    """Returns the line that a terminal shows of a plan."""
+    """Returns the line on the units, the steps, the noise and the devices of a plan."""
     layout, config, budget = plan.layout, plan.config, plan.request.budget
     counts = plan.protected.counts
     size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
     named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
     if plan.protected.unit.kind == Unit.SUBJECT:
         named += f", unit {guarantee.whom(plan.protected.unit.terms)}"
-    alone = [*counts] in (["records"], ["subjects"])
-    units = named + (f", {layout.n_units:,} units" if alone else "")
+    of_one_kind = [*counts] in (["records"], ["subjects"])
+    units = named + (f", {layout.n_units:,} units" if of_one_kind else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
     where = {"device": "", "host": " in host memory", "disk": " on the disk"}[
         plan.request.runtime.state]
@@ -321,13 +373,9 @@ def processes_line(layout: teachers.Layout) -> str:
     """Says how many processes there are, and what each has; nothing of one."""
     if hosts.count() == 1:
         return ""
-    records = " each with all records," * layout.sampled
-    return (f", of {hosts.count()} processes,{records} which with the network between them lie "
-            "inside the trust boundary")
-
-
-Log = Callable[[str], None]
-"""Prints a line of a run."""
+    records = " Each has all records." * layout.sampled
+    return (f", in {hosts.count()} processes.{records} The processes and the network between them "
+            "must be trusted")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -420,6 +468,10 @@ class Plan:
         return self.method.mechanism.cost_depends_on_answers and not self.request.config.steps
 
 
+LONGEST_NAME = 200
+"""The most characters of the name of who made a release."""
+
+
 def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.
 
@@ -429,7 +481,11 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     """
     if request.resume and request.out is None:
         raise UserError(f"{option('resume', True)} needs {option('out')}, the folder of the run to "
-                        "go on with")
+                        "resume")
+    maker = request.stated.made_by if request.stated else None
+    if maker is not None and not (maker.isprintable() and 0 < len(maker.strip()) <= LONGEST_NAME):
+        raise UserError(f"{option('made_by')} must be one line of at most {LONGEST_NAME} printable "
+                        "characters")
     require_32_bits()
     spec = dataset.spec
     root = request.out or run_folder.default_root(request.method, dataset.name)
@@ -443,7 +499,10 @@ def declare(request: Resolved, dataset: Dataset, log: Log) -> Declared:
     refuse_subjects(request.method, request.config, dataset)
     config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
-    log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
+    mechanism = methods.get(request.method).mechanism(config, spec)
+    for line in (data_line(dataset), method_line(request),
+                 promise_line(request, mechanism, dataset)):
+        log(line)
     for line in (*unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
     runtime = request.runtime
@@ -481,14 +540,19 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     judged = monitor.judging_cost(request.monitor, request.config.protects_clients)
     if judged != declared.purchases[len(declared.purchases) - len(judged):]:
         raise UserError(f"the run of {option('public_dataset', request.monitor.public_dataset)} "
-                        "went on while this one started, and its release costs more now; start "
+                        "continued while this one started, and its release costs more now; start "
                         "again")
     dataset = monitor.checked_judge(request.monitor, dataset, public_rows)
     protected = protected_by(method, dataset)
     if not request.accept_uncovered:
         refuse_uncovered(dataset, request.budget, request.seed)
     warnings = protection_warnings(request.budget, request.seed, declared.config, protected)
-    for line in (*dataset.notes, *warnings):
+    if sources.is_built_in(dataset.options):  # whose delta protects nobody
+        warnings = tuple(line for line in warnings if line.startswith(GUARANTEE))
+    for line in dataset.notes:
+        say = log if documents.is_warning(line) else request.details(log)
+        say(f"note: {line}")
+    for line in warnings:
         log(f"note: {line}")
     for line in dataset.private_notes:
         notices.private(line)
@@ -551,6 +615,8 @@ def public_config(request: Resolved, config: MethodConfig, dataset: Dataset, pro
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"request": request.stated.to_json()} if request.stated else {}) | (
         {"bought": list(dataset.bought)} if bought else {}) | (
+        {"made_by": request.stated.made_by} if request.stated and request.stated.made_by else {}
+    ) | (
         {"judged_by": judge} if (judge := monitor.judge_identity(request.monitor)) else {})
 
 
@@ -559,7 +625,7 @@ COPIES = 2
 """Copies of records that may not lie in mapped files: as read and as dealt."""
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB is of no use."""
-BESIDE = "a gigabyte or so of programs, reading and writing"
+FURTHER = "about a gigabyte for programs, reading and writing"
 """The memory that does not follow from shapes; `benchmarks.large_table` measures it for
 `marginals`."""
 
@@ -574,7 +640,7 @@ def memory_line(plan: Plan) -> str:
     state = capacity.state_bytes(plan.method)
     slabs = capacity.SLABS * plan.layout.slab * teachers.unit_bytes(plan.method)
     in_memory = {"device": {"the state of units": state},
-                 "host": {"the state of units, of the host's": state,
+                 "host": {"the state of units, in the host's memory": state,
                           "the units that are read, computed and written": slabs},
                  "disk": {"the units that are read, computed and written": slabs}}[where]
     parts = {**in_memory,
@@ -585,7 +651,7 @@ def memory_line(plan: Plan) -> str:
                   "records on each device": plan.in_memory.on_device}
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
                        if count >= SMALLEST or name == DEALT)
-    return (f"memory: {listed or 'less than 0.1 MB'}, beside {BESIDE}, of "
+    return (f"memory: {listed or 'less than 0.1 MB'}, and {FURTHER}; this machine has "
             f"{_size(capacity.memory())}{_saved(plan)}")
 
 
@@ -610,9 +676,9 @@ def _saved(plan: Plan) -> str:
     """Says what checkpoints take, and the state where it lies on the disk."""
     where, waits = plan.request.runtime.state, "; the training waits for its checkpoints"
     if where == "device" and capacity.copy_fits(plan.method):
-        return ", and as much as the state while a checkpoint is written beside the training"
+        return "; while a checkpoint is written, the state takes twice its memory"
     if where == "device":
-        return f"{waits}, as a copy of the state does not fit"
+        return f"{waits}, since a second copy of the state does not fit"
     on_disk = (f"; disk: {_size(capacity.state_bytes(plan.method))} for the state of units, and as "
                f"much for each checkpoint, of {_size(capacity.disk(plan.files.root))}")
     return on_disk * (where == "disk") + waits

@@ -35,7 +35,7 @@ class Waiting:
     def __init__(self, unit: str, live: bool):
         self._unit, self._live = unit, live
         self._since, self._over = time.monotonic(), threading.Event()
-        tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
+        tell(f"compiling: the first {unit} takes between seconds and minutes", sys.stderr)
         self._thread = threading.Thread(target=self._tick, daemon=True, name="progress")
         self._thread.start()
 
@@ -43,7 +43,7 @@ class Waiting:
         """Shows the seconds that have gone."""
         while not self._over.wait(TICK if self._live else SILENCE):
             seconds = time.monotonic() - self._since
-            text = f"still at the first {self._unit}, {seconds:.0f} s with compiling"
+            text = f"compiling and computing the first {self._unit}: {seconds:.0f} s so far"
             tell(f"\r{text}" if self._live else text, sys.stderr, "" if self._live else "\n")
 
     def end(self) -> float:
@@ -111,7 +111,7 @@ class Stop:
         """Why the run was stopped, in words; empty where it was not."""
         if self.signal is not None:
             return "you interrupted it"
-        return f"the time of {option('max_minutes')} is over" if self.out_of_time else ""
+        return f"the time limit ({option('max_minutes')}) is reached" if self.out_of_time else ""
 
     @property
     def exit_code(self) -> int:
@@ -230,7 +230,7 @@ class Bar:
             start = "\r" * (self._live and not in_notebook())
             total = "?" if self._total is None else self._total
             tell(f"{start}{self._n}/{total} {self._unit}s, {self._waiting.end():.0f} s "
-                 f"with compiling{values}", sys.stderr)
+                 f"including compilation{values}", sys.stderr)
             return
         if self._bar is None:
             self._bar = self._begun(*self._timed_from)
@@ -245,7 +245,7 @@ class Bar:
                    mininterval=0.2 if live else 10, ascii=not live, file=Guarded(sys.stderr),
                    delay=1e-3,  # so that nothing is shown before the second block
                    bar_format=None if live else "{n_fmt}/{total_fmt} {unit}s, {rate_fmt}, "
-                   "{elapsed} gone, {remaining} left{postfix}\n")
+                   "{elapsed} elapsed, {remaining} left{postfix}\n")
         bar.start_t, bar.last_print_t, bar.delay = since, since, 0
         return bar
 

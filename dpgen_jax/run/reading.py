@@ -27,9 +27,8 @@ from dpgen_jax.run import missing, resolve, undeclared
 from dpgen_jax.run.lifecycle import Supposed
 from dpgen_jax.run.purchase import SHARE
 
-DECLARED = "every column is declared by {}, which costs nothing but what it lists as bought"
-DRAFTED = ("every column is in {}; the entries that its read_from_data lists were READ FROM THE "
-           "RECORDS, which no epsilon covers")
+DRAFTED = ("the entries that read_from_data lists in {} were READ FROM THE RECORDS, and epsilon "
+           "does not cover them")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,29 +58,25 @@ def of_source(request: Request, rehearsing: bool = False) -> Reading:
     Raises:
         UserError: What lies there cannot be read, or as `undeclared.found`.
     """
-    source, remarks = with_kind(request.source or choice.DEMONSTRATION[1])
+    source = with_kind(request.source or choice.DEMONSTRATION[1])
     request = request.changed(source=source)
     kind, _, place = source.partition(":")
     if kind in ("csv", "parquet") and place:
         with files.limited(request.options().max_gb):
-            reading = of_table(request, raw.of_file(kind, place), rehearsing)
-    elif kind == "folder" and place:
-        reading = _of_folder(request, place, rehearsing)
-    else:
-        reading = _as_stated(request, resolve.data_options(request))
-    return dataclasses.replace(reading, remarks=(*remarks, *reading.remarks))
+            return of_table(request, raw.of_file(kind, place), rehearsing)
+    if kind == "folder" and place:
+        return _of_folder(request, place, rehearsing)
+    return _as_stated(request, resolve.data_options(request))
 
 
-def with_kind(source: str) -> tuple[str, tuple[str, ...]]:
-    """Returns a bare path as the data set that lies there, and a line that says so.
+def with_kind(source: str) -> str:
+    """Returns a bare path as KIND:PATH of the data set that lies there; other sources as they are.
 
     Raises:
         UserError: What lies there cannot be read.
     """
     kind = "" if source.partition(":")[0] in data.SOURCES else data.kind_of(source)
-    if not kind:
-        return source, ()
-    return f"{kind}:{source}", (f"{source} is read as {kind}:{source}",)
+    return f"{kind}:{source}" if kind else source
 
 
 def of_table(request: Request, table: Table, rehearsing: bool = False,
@@ -169,13 +164,13 @@ def _of_declared_file(request: Request, options: DataOptions, document: Json) ->
     """A file by a schema that has every column, with what the run has bought itself."""
     if isinstance(request.data.get("schema"), dict):
         raise UserError(f"the schema of {request.source} declares every column: write it to a YAML "
-                        f"file, and give {option('schema', 'FILE')}, so that the run can be "
+                        f"file, and pass {option('schema', 'FILE')}, so that the run can be "
                         "evaluated and resumed; or give the table as a DataFrame")
-    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(
-        option("schema", options.schema))
+    drafted = DRAFTED.format(options.schema)
     answer = undeclared.stored(request.out if request.resume else None)
     if answer is None or request.out is None:
-        return dataclasses.replace(_as_stated(request, options), remarks=(line,))
+        return dataclasses.replace(_as_stated(request, options), remarks=(
+            (drafted,) if document.get("read_from_data") else ()))
     before: list[Json] = []
     if (place := RunFolder(request.out).schema).is_file():
         before = schemas.purchases(schemas.document(str(place)).get("bought", []))
@@ -198,7 +193,7 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
                     "image_size": spec.height if isinstance(spec, ImageSpec) else missing.SIDE}
     added: Json = {name: value for name, value in wanted.items() if not getattr(options, name)}
     values = " ".join(option(name, value) for name, value in added.items())
-    remarks = (f"taken, as nothing else is declared: {values}",) if added else ()
+    remarks = (f"images are read with the defaults {values}",) if added else ()
     request, options = request.changed(data=added), dataclasses.replace(options, **added)
     if options.class_names:
         answer = undeclared.stored(request.out if request.resume else None)
@@ -209,8 +204,8 @@ def _of_folder(request: Request, place: str, rehearsing: bool) -> Reading:
     if found.answer is None or found.request.out is None:
         return Reading(found.request, _unread, remarks, found.supposed)
     if not found.answer.class_names:
-        raise UserError(f"{found.answer.line}. It is charged, and is not bought again: name the "
-                        f"classes, and go on by "
+        raise UserError(f"{found.answer.line}. Its cost is charged, and it is not bought again: "
+                        "name the classes, and go on with "
                         f"{go_on(found.request.out, class_names='A,B')}")
     options = dataclasses.replace(options, class_names=found.answer.class_names)
     return dataclasses.replace(_as_stated(found.request, options, found.answer.bought),
@@ -266,11 +261,12 @@ def stored_request(root: Path) -> Request:
     """
     config = RunFolder(root).config
     if not config.is_file():
-        raise UserError(f"{root} holds no run to resume (no config.json); name the folder of a run")
+        raise UserError(f"there is no run to resume in {root} (no config.json); name the folder of "
+                        "a run")
     if (stated := read_json(config).get("request")) is None:
-        raise UserError(f"{root} does not say by which request it was started, as it is of an "
-                        "earlier version, or was started without one: repeat its first call with "
-                        f"resume, or {option('resume', True)}")
+        raise UserError(f"{root} does not record how it was started (by an earlier version, or "
+                        "from Python with data in memory): repeat the first call with "
+                        f"{option('resume', True)}")
     return Request.from_json(stated, f"the request in {config}")
 
 

@@ -40,14 +40,16 @@ class Chosen:
         preset: The name of the preset.
         config: Its configuration, with the settings that were stated.
         budget: Its budget, with what was stated of it.
-        why: Why the method and the preset were chosen; empty where both were stated.
+        why_method: Why the method was chosen; empty where it was stated.
+        why_preset: Likewise of the preset.
     """
 
     method: str
     preset: str
     config: MethodConfig
     budget: Budget
-    why: str = ""
+    why_method: str = ""
+    why_preset: str = ""
 
 
 def with_settings(config: Config, settings: Json, owner: str) -> Config:
@@ -114,11 +116,11 @@ def chosen(request: Request, facts: Facts) -> Chosen:
     first = provisional(dataclasses.replace(
         request, method=method, source=request.source or facts.kind))
     if request.preset is not None or getattr(first.config, "federated", False):
-        return dataclasses.replace(first, why=why)
+        return dataclasses.replace(first, why_method=why)
     tuned = first.config != presets.get(method, first.preset)[1].config
     serving = choice.preset_for(method, facts, request.epsilon, tuned)
     made = _of_preset(request, method, serving.name, serving.preset)
-    return dataclasses.replace(made, why="; ".join(filter(None, (why, serving.why))))
+    return dataclasses.replace(made, why_method=why, why_preset=serving.why)
 
 
 def _of_preset(request: Request, method: str, name: str, preset: Preset) -> Chosen:
@@ -176,7 +178,7 @@ def resolved(request: Request, dataset: Dataset, remarks: tuple[str, ...] = ()
         made.method, made.preset, config, made.budget,
         from_json(Runtime, request.runtime, "runtime"), request.out, request.resume, request.seed,
         from_json(MonitorOptions, request.monitor, "monitor"), bool(request.accept_uncovered),
-        request.total_epsilon, made.why, remarks, request.release_to,
+        request.total_epsilon, made.why_method, made.why_preset, remarks, request.release_to,
         dataclasses.replace(request, method=made.method)), dataset
 
 

@@ -13,6 +13,7 @@ Noise bits are always fresh.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ from dpgen_jax.run import checkpoint, side_releases
 from dpgen_jax.run.loop import State, initial_state
 
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
-FIXED = (*MEANING, "seed", "data_notes", "judged_by")
+FIXED = (*MEANING, "seed", "data_notes", "judged_by", "made_by")
 LATER_NOTES = Form(None, None, False).notes
 """Notes that runs of earlier versions lack. Their records are compared by fingerprint anyway."""
 
@@ -82,7 +83,8 @@ def decide(root: Path, resume: bool) -> Origin:
         return Origin(files, bought_first=files.waiting)
     written = read_json(files.config).get("runtime", {}) if files.config.is_file() else {}
     if not isinstance(written, dict):
-        raise UserError(f"{files.config} is damaged: its runtime is no object; bring the file back")
+        raise UserError(f"{files.config} is damaged: its runtime is "
+                        "not an object; restore the file")
     compute, moments = (written.get(name) for name in ("compute", "moments"))
     return Origin(files, True, files.waiting, side_releases.bought_by(files),
                   compute if compute in get_args(Compute) else None,
@@ -98,8 +100,9 @@ def refuse_used(root: Path) -> None:
     storage.refuse_remote(root)
     if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
         contents = "a run" if (root / "config.json").exists() else "other files"
-        resumed = f"go on with it: {go_on(root)}, or " * (contents == "a run")
-        raise UserError(f"{root} holds {contents}; {resumed}name another {option('out')}")
+        resumed = f"resume it with {go_on(root)}, or " * (contents == "a run")
+        raise UserError(f"{root} already contains {contents}; "
+                        f"{resumed}name another {option('out')}")
 
 
 def create(root: Path, config: Json) -> RunFolder:
@@ -114,8 +117,14 @@ def create(root: Path, config: Json) -> RunFolder:
     folder.root.mkdir(parents=True, exist_ok=True)
     sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700, exist_ok=True)
-    write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
+    write_json(folder.config, config | {
+        "run": secrets.token_hex(16), "started_on": _today()} | environment())
     return folder
+
+
+def _today() -> str:
+    """The day in Greenwich, as YYYY-MM-DD."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def open_folder(origin: Origin, config: Json) -> None:
@@ -129,8 +138,9 @@ def open_folder(origin: Origin, config: Json) -> None:
         (reopen if origin.resumed else create)(files.root, config)
         return
     before = read_json(files.config)
-    write_json(files.config, config | {"run": files.run_id(), "purchase": before["purchase"]}
-               | environment())
+    write_json(files.config, config | {
+        "run": files.run_id(), "purchase": before["purchase"],
+        "started_on": before.get("started_on", _today())} | environment())
 
 
 def reopen(root: Path, config: Json) -> RunFolder:
@@ -142,23 +152,22 @@ def reopen(root: Path, config: Json) -> RunFolder:
     """
     folder = RunFolder(root)
     if not folder.config.is_file():
-        raise UserError(f"{root} holds no run to resume (no config.json); leave out "
+        raise UserError(f"there is no run to resume in {root} (no config.json); leave out "
                         f"{option('resume', True)}")
     before = read_json(folder.config)
     if changes := _changes(before, config):
         unknown = [name for name, _, _ in changes if name.startswith("config.")
                    and name.split(".")[1] not in (before.get("config") or {})]
         if unknown and before.get("method") == config.get("method"):
-            raise UserError(f"{root} was begun by another version, without {', '.join(unknown)}; "
-                            "go on with that version, or start a new run with another "
-                            f"{option('out')}")
+            raise UserError(f"{root} was started by another version, without {', '.join(unknown)}; "
+                            f"use that version, or start a new run with another {option('out')}")
         said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
         # Another version may have another default, which --resume alone would take again.
         fields = {name.removeprefix("config."): then for name, then, _ in changes
                   if name.startswith("config.")}
         stated = fields if len(fields) == len(changes) and "sigma" not in fields else {}
-        raise UserError(f"{root} was started with another configuration: {said}. Go on with it as "
-                        f"it was: {go_on(root, **stated)}; or start a new run with another "
+        raise UserError(f"{root} was started with another configuration: {said}. Resume it as it "
+                        f"was: {go_on(root, **stated)}; or start a new run with another "
                         f"{option('out')}")
     folder.private.mkdir(mode=0o700, exist_ok=True)
     folder.private.chmod(0o700)  # a copy may be open to others
@@ -217,13 +226,13 @@ def partition(origin: Origin, records: Private[Records], deal: Callable[[bytes],
             if stored["run"] != run:
                 raise ValueError("of another run")
         except (KeyError, TypeError, ValueError):
-            raise UserError(f"{files.identity} is damaged, or of another run: bring back the file "
+            raise UserError(f"{files.identity} is damaged, or of another run: restore the file "
                             "that belongs to this run, or start a new run") from None
         dealt = deal(key)
         if fingerprint(records, key, dealt) != known:
-            raise UserError(f"the records are not those that {files.root} was started with, or "
-                            "other clients hold them; that needs a new run, and its epsilon adds "
-                            "to this one's")
+            raise UserError(f"the records are not those of {files.root}, or their clients are "
+                            "different; other records need a new run, whose epsilon adds to this "
+                            "one's")
         return dealt
     key = (secrets.token_bytes(32) if seed is None
            else np.random.default_rng(seed % 2**64).bytes(32))
@@ -273,8 +282,8 @@ def charged(files: RunFolder, public: Json) -> Account:
     for what, stored, wanted in (("configuration", known.meaning or meaning, meaning),
                                  ("run", records[0].get("run"), files.run_id())):
         if stored != wanted:
-            raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
-                            f"{files.config}; bring back the file that belongs to this run")
+            raise UserError(f"{files.ledger} does not belong to the {what} of {files.config}; "
+                            "restore the file that belongs to this run")
     return known
 
 
@@ -291,8 +300,8 @@ def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str
                 "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit})}
     for name, value in promised.items():
         if header.get(name) != value:
-            raise UserError(f"{files.ledger} was begun with {name} {header.get(name)}, and this "
-                            f"run has {value}; go on as it was begun, or start a new run, whose "
+            raise UserError(f"{files.ledger} was started with {name} {header.get(name)}, and this "
+                            f"run has {value}; resume it as it was, or start a new run, whose "
                             "epsilon adds to this one's")
     opened = Ledger.open(files.ledger, witness, hosts.count())
     try:
@@ -317,9 +326,9 @@ def of_torn_lines(ledger: Ledger) -> str:
     n, steps, claim = len(torn), sum(record["steps"] for record in torn), at_most(ledger.claim())
     above = "" if ledger.epsilon() <= ledger.target else (
         f": epsilon {claim} is charged, above the budget of {at_most(ledger.target)}: no step is "
-        f"added, and a release of this run is one of epsilon {claim}")
+        f"added, and a release of this run has epsilon {claim}")
     what = f"{steps} step{'s' * (steps != 1)}" if steps else "a purchase"
-    return (f"note: in {ledger.path} {n} line{'s' * (n > 1)} that a crash tore "
+    return (f"note: in {ledger.path} {n} line{'s' * (n > 1)} that a crash cut short "
             f"count{'s' * (n == 1)} as spent ({what}){above}")
 
 
@@ -357,7 +366,7 @@ class _Folder(Witness):
             if known > ledger.steps_charged:
                 raise UserError(f"{ledger.path} charges {ledger.steps_charged} steps, and {path} "
                                 f"knows of {known}: it is an older state, and spent budget would "
-                                "be forgotten; bring back the file that belongs to this run")
+                                "be forgotten; restore the file that belongs to this run")
         self._journal.accept(ledger)
 
     def _voted(self) -> int:
@@ -389,6 +398,6 @@ def _require_line(files: RunFolder, ledger: Ledger, step: int) -> None:
     """Refuses a ledger that lacks the line which a checkpoint names."""
     note = checkpoint.note_checkpoint(files.checkpoints, step, "ledger_head", "ledger_lines")
     if not ledger.contains(note["ledger_head"], note["ledger_lines"]):
-        raise UserError(f"{ledger.path} is shorter than, or not, the ledger at checkpoint "
-                        f"{step}: spent budget would be forgotten; bring back the file that "
-                        "belongs to this run")
+        raise UserError(f"{ledger.path} is shorter than, or not, the ledger at checkpoint {step}: "
+                        "spent budget would be forgotten; restore the "
+                        "file that belongs to this run")

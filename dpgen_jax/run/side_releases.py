@@ -49,8 +49,8 @@ def records(rows: Iterable[Json]) -> int:
     """
     numbers = [row["records"] for row in rows if "records" in row]
     if not all(type(number) is int and number > 0 for number in numbers):
-        raise UserError("the schema's block `bought` was changed: `records` is no number of "
-                        "records; bring the block back as it was written")
+        raise UserError("the schema's block `bought` was changed: `records` is not a number of "
+                        "records; restore the block as it was written")
     return max(numbers, default=0)
 
 
@@ -114,8 +114,8 @@ def refuse_useless(method: Method, class_epsilon: float) -> None:
         UserError: Where they are to be bought for nothing.
     """
     if class_epsilon and method.predict is not None:
-        raise UserError(f"class_epsilon is {class_epsilon:g}, and a classifier draws no labels for "
-                        f"which class counts would be of use; leave out {option('class_epsilon')}")
+        raise UserError(f"class_epsilon is {class_epsilon:g}, and a classifier draws no labels, so "
+                        f"class counts are useless; leave out {option('class_epsilon')}")
 
 
 def charge_once(ledger: Ledger, bought: Events) -> None:
@@ -167,12 +167,12 @@ def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: fl
     counts = stored.get("counts")
     if not (isinstance(counts, list) and len(counts) == spec.classes
             and all(type(count) is int for count in counts)):
-        raise UserError(f"{files.class_counts} is damaged: it does not hold {spec.classes} counts; "
-                        "bring back the file that belongs to this run")
+        raise UserError(f"{files.class_counts} is damaged: it does not have {spec.classes} counts; "
+                        "restore the file that belongs to this run")
     if stored.get("epsilon") != epsilon or cost not in dict(ledger.spent()):
         raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
-                        f"{files.class_counts} should hold: bring back the files that belong to "
-                        "this run")
+                        f"{files.class_counts} should hold: restore the files that belong to this "
+                        "run")
     _warn(tuple(counts), spec, epsilon, log, counted.rows_per_unit)
     return tuple(counts)
 

@@ -21,11 +21,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
-from dpgen_jax.accountant import journal
-from dpgen_jax.accountant.events import Events, add_up, as_written, round_up
+from dpgen_jax.accountant import composition, journal
+from dpgen_jax.accountant.events import Event, Events, add_up, as_written, round_up
 from dpgen_jax.accountant.journal import Journal, Run, Unusable
-from dpgen_jax.accountant.ledger import NOBODY, Witness, account, claimed, read
+from dpgen_jax.accountant.ledger import NOBODY, Ledger, Witness, account, claimed, read
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.single_releases import class_counts_event
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.run_folder import RunFolder
@@ -33,6 +34,7 @@ from dpgen_jax.core.terms import at_most
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
 from dpgen_jax.private.records import fingerprint, keyed
 from dpgen_jax.run import side_releases
+from dpgen_jax.run.monitor import NAMED_JUDGES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,16 +88,16 @@ class Start:
     def remedy(self, claim: float) -> str:
         """Returns what can be done where the total is exceeded."""
         if not self.folder:
-            return "give this one less"
+            return "give this run a smaller epsilon"
         mend = "leave this run as it is" + (
             f", or pass a larger {option('total_epsilon')}" * (claim < math.inf))
         if claim <= self.budget.epsilon:
             return mend
         charged = account(read(self.folder.ledger))
-        why = ("a line that a crash tore counts as spent: bring back the whole file, "
+        why = ("a line that a crash cut short counts as spent: restore the whole file, "
                if charged.epsilon() > charged.target else "the run has published a bound since: ")
         return (f"{self.folder.ledger} claims epsilon {at_most(claim)}, more than the budget of "
-                f"{at_most(self.budget.epsilon)}, as {why}{mend}")
+                f"{at_most(self.budget.epsilon)}, since {why}{mend}")
 
 
 def _counts(run: Run, promise: Promise) -> bool:
@@ -130,16 +132,16 @@ def sums_summary(earlier: list[Run], promise: Promise, start: Start) -> str:
     if counted:
         spent, targets = (at_most(add_up((getattr(run, part), 1) for run in counted), 4)
                           for part in ("spent", "target"))
-        total = "this run gives no guarantee, so no sum with it bounds anything"
+        total = "this run has no guarantee, so nothing bounds the sum with it"
         if start.guarantee:
             epsilon, delta = map(round_up, _sum(earlier, promise, start.budget))
-            total = (f"with this run's {at_most(start.budget.epsilon)} that is epsilon "
+            total = (f"with this run's {at_most(start.budget.epsilon)} the sum is epsilon "
                      f"{at_most(epsilon, 4)} at delta {at_most(delta, 4)} by basic composition")
         parts.append(f"{_number(counted)} spent epsilon {spent} of budgets of {targets}; {total}")
     if others:
-        parts.append(f"{_number(others)} gave them no guarantee that could be added "
+        parts.append(f"{_number(others)} without a guarantee that could be added "
                      f"({_folders(others)})")
-    return f"on these records, before: {'; '.join(parts)}"
+    return f"earlier on these records: {'; '.join(parts)}"
 
 
 def require_sums(earlier: list[Run], promise: Promise, budget: Budget, total: float, remedy: str
@@ -153,19 +155,49 @@ def require_sums(earlier: list[Run], promise: Promise, budget: Budget, total: fl
     if others:
         raise BudgetExceeded(
             f"{option('total_epsilon', f'{total:g}')} cannot be promised: {_number(others)} on "
-            f"these records gave no guarantee that could be added ({_folders(others)})")
+            f"these records have no guarantee that could be added ({_folders(others)})")
     if budget.epsilon == math.inf:
         raise BudgetExceeded(f"{option('total_epsilon', f'{total:g}')} cannot be "
                              f"promised: {remedy}")
     epsilon, delta = _sum(earlier, promise, budget)
     if epsilon > as_written(total):
         before = at_most(round_up(epsilon - as_written(budget.epsilon)))
-        of_others = (f": {_number(earlier)} before this one, of budgets of {before} in all "
+        of_others = (f": {_number(earlier)} before this one had budgets of {before} in all "
                      f"({_folders(earlier)})" if earlier else "")
         raise BudgetExceeded(
             f"the sum over all runs on these records would be epsilon {at_most(round_up(epsilon))} "
-            f"at delta {at_most(round_up(delta), 4)}, beyond "
+            f"at delta {at_most(round_up(delta), 4)}, more than "
             f"{option('total_epsilon', f'{total:g}')}{of_others}; {remedy}")
+
+
+def spent_line(ledger: Ledger, purchases: Events, steps: int) -> str:
+    """Returns the line on what a run has spent, in all and on what.
+
+    The parts are what each would cost without the others. The accountant composes them, so that
+    the total may be less than their sum.
+
+    Args:
+        ledger: The ledger at the end of the run.
+        purchases: The events of what was bought on the records, and of a release that judges.
+        steps: The steps that the generator learnt from.
+    """
+    named = {event: "the description of the data" for event, _ in purchases}
+    judged = {event for event in named if event.mechanism.startswith(NAMED_JUDGES)}
+    counts = class_counts_event(1.0).mechanism
+    parts: dict[str, list[tuple[Event, int]]] = {}
+    for event, count in ledger.spent():
+        what = ("the release that judged" if event in judged else named.get(event) or (
+            "class counts" if event.mechanism == counts else
+            f"{steps:,} training step{'s' * (steps > 1)}"))
+        parts.setdefault(what, []).append((event, count))
+    delta = ledger.header["delta"]
+    total = (f"spent: epsilon {at_most(ledger.epsilon(), 4)} of {at_most(ledger.target)} at delta "
+             f"{at_most(delta)}")
+    if len(parts) == 1:
+        return f"{total}, all of it on {next(iter(parts))}"
+    listed = ", ".join(f"{what} {at_most(composition.epsilon_of(tuple(events), delta), 3)}"
+                       for what, events in parts.items())
+    return f"{total}; each part by itself: {listed}"
 
 
 def _number(runs: list[Run]) -> str:
@@ -289,7 +321,7 @@ def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
     except Unusable as error:
         if needed:
             raise
-        log(f"{error}; until then nobody notices a copy or an older state of a run folder")
+        log(f"{error}; until then, copies and older states of a run folder go unnoticed")
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -34,9 +35,10 @@ from dpgen_jax.core.run_folder import (
     write_json,
 )
 from dpgen_jax.core.types import BudgetExceeded, Private, PyTree, Records, TableSpec, UserError
+from dpgen_jax.data import sources
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.records import Partition
-from dpgen_jax.release import bundle, contents, guarantee, plots
+from dpgen_jax.release import bundle, contents, documents, guarantee, plots
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.release.files import write_csv
 from dpgen_jax.run import checkpoint, follower, planning, resume, side_releases, spending
@@ -92,8 +94,8 @@ def _images(release: Release, log: Log) -> Drawings:
         x, _ = release.sample(spec.classes * COLUMNS, np.repeat(np.arange(spec.classes), COLUMNS))
         plots.samples_grid(x, path, spec.classes, spec.class_names or None)
         if shade := nothing_shown(x):
-            log(f"note: samples.png shows nothing: every image is {shade}; with more budget, more "
-                "records or another method there may be more to see")
+            log(f"note: samples.png shows nothing: every image is {shade}; a larger budget, more "
+                "records or another method may help")
 
     return {"samples.png": samples}
 
@@ -143,14 +145,15 @@ def nothing_released(files: RunFolder, stop: Stop) -> UserError:
     """Returns the error of a run that made no step."""
     if stop.reason:
         what = "out of time" if stop.signal is None else "interrupted"
-        error = UserError(f"{what} before the first step: there is no generator to release; "
-                          f"to go on: {go_on(files.root)}")
+        error = UserError(f"{what} before the first step: there is no generator to release; to "
+                          f"resume: {go_on(files.root)}")
         error.exit_code = stop.exit_code or error.exit_code
         if stop.signal is None and checkpoint.steps(files.checkpoints):  # of the pretraining
             error.exit_code = OUT_OF_TIME
         return error
-    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
-                          "generator to release; start a new run, whose epsilon adds to this one's")
+    return BudgetExceeded(f"the charges in {files.ledger} leave no budget for a step, so there is "
+                          "no generator to release; start a new run, whose epsilon adds to this "
+                          "one's")
 
 
 def _of_more_steps(files: RunFolder, release: Release, post_steps: int) -> Release | None:
@@ -206,7 +209,7 @@ def leave_where_seconds_count(training: Training, state: State) -> None:
     if state.step not in checkpoint.steps(training.files.checkpoints):
         return  # it could not be written, and a release is better than neither
     error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
-                      f"as {option('on_term')} asks; to go on: {go_on(training.files.root)}")
+                      f"as set by {option('on_term')}; to resume: {go_on(training.files.root)}")
     error.exit_code = training.stopping.exit_code
     raise error
 
@@ -217,6 +220,8 @@ class Begun:
 
     Attributes:
         guaranteed: Whether the run promises something, be it with an exception.
+        earlier: What the journal says of earlier runs on these records, in lines for the data
+            holder only.
     """
 
     partition: Partition
@@ -224,6 +229,7 @@ class Begun:
     stop: Stop
     notices: Notices
     guaranteed: bool
+    earlier: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,8 +276,16 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     stamp = planning.stamp_of_run(request.budget, request.seed, plan.config, plan.protected)
     origin = plan.origin
-    announced = origin.bought_first and not origin.resumed  # before the purchase of this command
-    spent: Log = (lambda line: None) if announced else notices.private
+    # Nobody needs the line on public data; with a purchase, this command has printed it before.
+    silent = sources.is_built_in(plan.public_config["data_options"]) or (
+        origin.bought_first and not origin.resumed)
+    earlier: list[str] = []
+
+    def spent(line: str) -> None:
+        earlier.append(line)
+        if not silent:
+            notices.private(line)
+
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon,
                            origin.before, plan.purchases)
@@ -280,12 +294,13 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         resume.open_folder(origin, plan.public_config)
         partition = resume.partition(origin, plan.records, plan.assign, request.seed)
         ledger = resume.open_ledger(origin, mechanism, plan.public_config, witness(files))
-    log(f"run folder: {files.root}")
+    shared = f"only {files.release.name}/ in it" if stamp.holds else "nothing in it"
+    log(f"run folder: {files.root} (share {shared})")
     for line in filter(None, (shortfall(), resume.of_torn_lines(ledger))):
         log(line)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
-        yield Begun(partition, ledger, stop, notices, stamp.holds)
+        yield Begun(partition, ledger, stop, notices, stamp.holds, tuple(earlier))
 
 
 def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
@@ -295,7 +310,8 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         UserError: For class counts on the disk that this ledger never paid for.
         BudgetExceeded: From the ledger.
     """
-    log(f"{summary_lines(plan)}\n{memory_line(plan)}")
+    for line in (summary_lines(plan), memory_line(plan)):
+        plan.request.details(log)(line)
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
@@ -305,8 +321,8 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     counts = side_releases.class_counts(plan.files, ledger, counted,
                                         plan.request.budget.class_epsilon, bits, log)
     if counts is None and _in_equal_shares(plan):
-        log("note: synthetic records will have their classes in equal shares: not those of the "
-            f"data, which {option('class_epsilon')} buys")
+        log("note: synthetic records have all classes in equal shares; "
+            f"{option('class_epsilon')} spends a part of epsilon on the shares of the data")
     hosts.tell("deal", index=begun.partition.index, sizes=begun.partition.sizes)
     return Dealt(follower.local_records(plan, begun.partition), counts, bits)
 
@@ -374,14 +390,34 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
             method=request.method, preset=request.preset, steps=state.step,
             noise_source=trained.noise_source, accounting=plan.config.accounting,
             as_published=as_published(
-                request.method, plan.config, request.budget.delta, state.step))
+                request.method, plan.config, request.budget.delta, state.step),
+            made_by=plan.public_config.get("made_by"), started_on=started_on(plan.files))
         privacy = guarantee.statement(facts, begun.ledger, plan.method.mechanism.relation,
                                       plan.protected)
         made = dataclasses.replace(
             release_maker(plan, trained.class_counts, begun.notices)(state), privacy=privacy)
         with begun.notices.attempt("taking the best generator"):
             made = trained.best.instead_of(made, log) if trained.best else made
+        if guarantee.of(privacy).holds and not sources.is_built_in(
+                plan.public_config["data_options"]):
+            log(spending.spent_line(begun.ledger, plan.purchases, state.step))
+        with begun.notices.attempt(f"writing {plan.files.holder}"):
+            _for_the_holder(plan.files, begun.earlier)
         return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
+
+
+def started_on(files: RunFolder) -> str | None:
+    """Returns the day on which a run began; runs of earlier versions did not note it."""
+    day: str | None = read_json(files.config).get("started_on")
+    return day
+
+
+def _for_the_holder(files: RunFolder, earlier: tuple[str, ...]) -> None:
+    """Writes the page in private/ for the data holder only."""
+    text = documents.holder_page(str(files.root), earlier).encode()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(files.holder, flags, 0o600), "wb") as out:
+        out.write(text)
 
 
 def publish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices,
@@ -399,15 +435,15 @@ def publish(files: RunFolder, release: Release, keep: Callable[[], None], notice
         UserError: Where the release cannot be written.
     """
     if further := _of_more_steps(files, release, post_steps):
-        log(f"{files.release} is of more steps, and stays")
+        log(f"{files.release} comes from more steps, and is kept")
         release = further
     else:
         try:
             _release(files, release, post_steps)
         except OSError as error:
             raise UserError(
-                f"{files.release} cannot be written ({reason(error)}): free some space, then go "
-                f"on, at no cost in privacy: {go_on(files.root)}") from error
+                f"{files.release} cannot be written ({reason(error)}): free some space, then "
+                f"resume, at no cost in privacy: {go_on(files.root)}") from error
         keep()
         write_pictures(files, release, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
@@ -432,7 +468,7 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None, notices: Not
             try:
                 arrays = bundle.refined(plan.method.refinement, public, arrays)
             except Exception as error:  # of any kind: what was paid for must not depend on it
-                notices.failure(f"the model goes without its refinement, which failed "
+                notices.failure("the model is released without its refinement, which failed "
                                 f"({reason(error)}); to refine it, at no cost in privacy: "
                                 f"{run_folder.go_on(plan.files.root)}")
         return Release(plan.request.method, plan.config, plan.spec, arrays, {}, class_counts)
@@ -463,6 +499,6 @@ def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
     training.monitor.last = state.step
     steps = plan.config.planned_steps
     if state.step >= steps and not plan.is_open_ended:
-        log(f"all {steps:,} steps were done before: none is trained, and none is charged")
+        log(f"all {steps:,} steps were done before: nothing more is trained or charged")
     return training.train(state, dealt.records, steps,
                           sys.maxsize if plan.is_open_ended else steps)

@@ -85,7 +85,7 @@ def stored(root: Path | None) -> Answer | None:
             names = str(files.class_names.absolute())
         answer = Answer(str(row["line"]), str(names), tuple(row["bought"]))
     except (KeyError, TypeError) as error:
-        raise UserError(f"{files.answer} is damaged; bring it back") from error
+        raise UserError(f"{files.answer} is damaged; restore it") from error
     return answer
 
 
@@ -237,10 +237,10 @@ def _answered(missing: Missing, offer: Offer, made: Chosen, request: Request, ro
         if (answer := stored(root)) is not None:
             return answer
     if hosts.count() > 1:
-        raise UserError(f"what {missing.place} leaves undeclared is read or bought by one "
-                        f"process: declare it ({option('schema')}, {option('class_names')}), or "
-                        f"begin the run without {option('coordinator')} and go on with several "
-                        f"processes by {option('resume', True)}")
+        raise UserError(f"undeclared entries of {missing.place} are read or bought by one process: "
+                        f"declare them ({option('schema')}, {option('class_names')}), or start the "
+                        f"run without {option('coordinator')} and resume it with several processes "
+                        f"by {option('resume', True)}")
     read = None if offer.events else offer.draw(root, ())  # may fail, before anything is made
     relation = str(getattr(made.config, "relation", Relation.REPLACE_ONE))
     start = spending.Start(budget, bool(offer.events), request.total_epsilon,
@@ -274,12 +274,12 @@ def remembered(root: Path | None) -> Iterator[None]:
                 files.ledger):
             raise
         schema = files.schema.is_file()
-        mend = f", with {files.schema} mended" * schema
+        mend = f", with {files.schema} corrected" * schema
         other = (f"; or name {files.schema} as {option('schema')} of a run with another "
                  f"{option('out')}") * schema
         error.args = (
-            f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
-            f"by {go_on(files.root)}{mend} or with flags that mend this{other})",)
+            f"{error} (the purchase is kept in {files.root} and is not paid for again: resume with "
+            f"{go_on(files.root)}{mend} or with corrected flags{other})",)
         raise
 
 
@@ -293,8 +293,7 @@ def _require_same(files: RunFolder, about: Json) -> None:
     for name in FIXED:
         if before.get(name) != about[name]:
             raise UserError(f"{files.root} was started with {name} {before.get(name)}, and now it "
-                            f"is {about[name]}; go on with it as it was: "
-                            f"{go_on(files.root)}")
+                            f"is {about[name]}; resume it as it was: {go_on(files.root)}")
 
 
 def _ledger(files: RunFolder, budget: Budget, relation: str, witness: spending.Witnesses

@@ -14,13 +14,13 @@ from dpgen_jax.accountant.ledger import Ledger
     lambda path: path.symlink_to("/dev/stdin")], ids=["pipe", "device", "folder", "stdin"])
 def test_what_may_never_end_is_not_read(path, place):
     place(path)
-    refuses_to_resume(path, "no regular file")
+    refuses_to_resume(path, "not a regular file")
 
 
 def test_a_file_larger_than_any_ledger_is_not_read(path):
     path.touch()
     os.truncate(path, ledger.MOST_BYTES + 1)  # sparse: it takes no room
-    refuses_to_resume(path, "more than any ledger takes")
+    refuses_to_resume(path, "more than any ledger needs")
 
 
 @pytest.mark.parametrize("last", [

@@ -48,7 +48,7 @@ def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_pa
         path.write_text("".join(lines[:left]))
         found, code = verdicts(tmp_path / "run")
         assert [*found] == [spending.ONCE] and code == 6
-        assert f"of {2 - left} other rounds that were made" in found[spending.ONCE].detail
+        assert f"no digest of {2 - left} other rounds" in found[spending.ONCE].detail
     path.unlink()
     found, code = verdicts(tmp_path / "run")
     assert [*found] == [spending.ONCE] and code == 6

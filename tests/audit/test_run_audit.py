@@ -164,11 +164,11 @@ EDITS = {
     "config": (in_json("config.json", config__sigma=99.0), "mechanism of config.json costs"),
     "budget": (in_json("config.json", budget__epsilon=1.0), "is of this configuration"),
     "epsilon": (in_json("release/privacy.json", epsilon=5.0), "privacy.json is what"),
-    "steps": (in_json("release/privacy.json", steps=2), "steps that were charged"),
+    "steps": (in_json("release/privacy.json", steps=2), "steps in privacy.json were charged"),
     "events": (in_json("release/privacy.json", events=[]), "privacy.json is what"),
     "stamp": (in_json("release/privacy.json", relation="zero-out"), "privacy.json is what"),
-    "metrics": (in_line("metrics.jsonl", 1, epsilon=1.0), "metrics.jsonl knows"),
-    "charged": (in_line("metrics.jsonl", 2, charged=40), "metrics.jsonl knows"),
+    "metrics": (in_line("metrics.jsonl", 1, epsilon=1.0), "metrics.jsonl contains"),
+    "charged": (in_line("metrics.jsonl", 2, charged=40), "metrics.jsonl contains"),
     "checkpoint": (moved, "checkpoint names its line"),
     "note": (in_json("private/checkpoints/3/note.json", ledger_lines=3),
              "checkpoint names its line"),
@@ -206,12 +206,13 @@ def test_one_record_is_replaced_and_other_records_are_recognised(trained, tmp_pa
     assert report.exit_code == 0, failed(report)
     assert any("moves only its own unit" in f.check for f in report.findings)
     other = f"npz:{runs.npz(tmp_path / 'b.npz', x[::-1], y)}"
-    assert [*failed(audit(trained, other))] == ["the records are those that the run began with"]
+    assert [*failed(audit(trained, other))] == ["the records are those of the start of the run"]
     with (tmp_path / "c.npz").open("wb") as file:  # a record within the release
         np.savez(file, x_train=x, y_train=y, classes=3)
     shutil.copytree(trained, tmp_path / "run")
     shutil.copy(tmp_path / "c.npz", tmp_path / "run/release/samples.csv")
-    assert any("holds a record" in why for why in failed(audit(tmp_path / "run", place)).values())
+    wrong = failed(audit(tmp_path / "run", place))
+    assert any("contains a record" in why for why in wrong.values())
 
 
 @whole

@@ -171,7 +171,7 @@ def test_killed_after_a_purchase_a_run_is_no_pass(tmp_path, journal):
     files.answer.write_text(json.dumps({"flags": [], "line": "", "bought": [
         json.loads((root / "ledger.jsonl").read_text().splitlines()[1])["events"][0] | {
             "count": 2}]}))
-    assert row and "what was bought of the data is paid for" in failed(audit(root))
+    assert row and "what was bought on the data is paid for" in failed(audit(root))
 
 
 def test_chance_makes_no_path_and_no_name_of_numbers(tmp_path):

@@ -42,9 +42,8 @@ def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path
     (row,) = data.bought
     assert (row["epsilon"], row["count"]) == (2.0, 1) and row["delta"] == pytest.approx(1e-6)
     assert [line.partition(",")[0].partition(":")[0] for line in chosen.remarks] == [
-        f"{scans} is read as folder", "taken", "class names"]
-    assert "--channels 3 --image-size 32" in chosen.remarks[1]
-    assert "bought for epsilon 2 at delta 1e-06" in chosen.remarks[2]
+        "images are read with the defaults --channels 3 --image-size 32", "class names"]
+    assert "bought for epsilon 2 at delta 1e-06" in chosen.remarks[1]
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert [{"records": 81, **event} for event in events.to_json(held.spent())] == [row]
     assert not held.meaning
@@ -78,7 +77,7 @@ def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypat
     monkeypatch.setattr(missing.single_releases, "categories",
                         lambda *_: drawn.append(1) or ())
     for flags in ([], ["--resume"]):
-        with pytest.raises(UserError, match="its name stands out.*is not bought again.*--resume"
+        with pytest.raises(UserError, match="its name to stand out.*is not bought again.*--resume"
                                             ".*--class-names A,B"):
             chosen_by([*words, *flags])
     data = chosen_by([*words, "--resume", "--class-names=a,b,c"]).dataset
@@ -89,7 +88,7 @@ def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypat
 def test_an_image_that_cannot_be_used_is_named_once_with_what_was_bought(tmp_path):
     words = folders(tmp_path / "scans", ["a", "b", "c"])
     (tmp_path / "scans/a/bad.png").write_bytes(b"")
-    with pytest.raises(UserError, match="what was bought is kept in .*--resume") as caught:
+    with pytest.raises(UserError, match="the purchase is kept in .*--resume") as caught:
         train.command(["dpmerf", *words])
     assert str(caught.value).count("cannot be read as an image") == 1
 
@@ -109,9 +108,9 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
     monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought"))
     words = ["--dataset", str(scans), "--epsilon=20"]
     (tmp_path / "held").write_text("")
-    for flags, message in ((["--out", str(tmp_path)], "holds other files"),
-                           (["--epsilon=1"], "only a class of some 2.. images.*nothing was spent"),
-                           (["--delta=0.5"], "no protection for 81 records")):
+    for flags, message in ((["--out", str(tmp_path)], "contains other files"),
+                           (["--epsilon=1"], "only for classes of about 2.. images.*nothing was"),
+                           (["--delta=0.5"], "does not protect 81 records")):
         with pytest.raises(UserError, match=message):
             chosen_by([*words, *flags])
     with pytest.raises(UserError, match="rare is no class; known: benign, malignant"):
@@ -127,8 +126,8 @@ def test_a_rehearsal_names_the_price_of_the_names(scans, tmp_path, capsys, monke
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon=20", "--delta=1e-5", "--dry-run"])
     out = capsys.readouterr().out
     assert "class names would be bought for epsilon 2 at delta 1e-06" in out
-    assert "images share; --class-names A,B costs nothing" in out
-    assert "with two classes: 1 steps, sigma " in out and " MB in memory" in out
+    assert "images share it; --class-names A,B costs nothing" in out
+    assert "with two classes: 1 steps, sigma " in out and " MB of memory" in out
     assert not (tmp_path / "runs").exists()
 
 
@@ -139,8 +138,9 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
                    "--image-size=8", *QUICK])
     said = capsys.readouterr()
-    assert said.out.startswith("dpmerf, preset images-few: epsilon 20 at delta ")
-    assert said.err.count("private: on these records, before: 1 run spent epsilon 2 of ") == 1
+    assert "method: dpmerf; preset images-few, " in said.out
+    assert "promise: epsilon 20 at delta " in said.out
+    assert said.err.count("private: earlier on these records: 1 run spent epsilon 2 of ") == 1
     monkeypatch.setattr(missing, "buy_names", lambda *args: pytest.fail("bought again"))
     statement = read_json(run / "release/privacy.json")
     assert statement["guarantee"] == "(epsilon, delta) replace-one"

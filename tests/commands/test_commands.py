@@ -48,19 +48,23 @@ def one_line(err: str) -> str:
 def test_training_prints_its_progress(trained):
     assert trained.returncode == 0, trained.stderr
     said = trained.stdout.splitlines()
-    assert said[0].startswith("datalens, preset images-eps10: epsilon 10 at delta 0.001 for each "
-                              "record, its label included (replace-one); chosen for images")
-    assert said[2] == "run folder: run"
-    assert "60 records, 10 units" in said[3] and "epsilon 10" in said[3]
-    assert said[-1] == "samples: run/release/samples.png"
-    assert said[-2] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
+    assert said[0].startswith("data: ") and "60 images for training" in said[0]
+    assert said[1] == "method: datalens; preset images-eps10, a general one for images"
+    assert said[2].startswith("promise: epsilon 10 at delta 0.001 for each record, its label "
+                              "included: whatever the release shows would be at most 22,027 times")
+    assert "run folder: run (share only release/ in it)" in said
+    assert said[-1] == ("statement: run/release/statement.html (what is promised, in plain words)")
+    assert said[-2] == "samples: run/release/samples.png"
+    assert said[-3] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
                         "epsilon 10, delta 0.001, unit record)")
-    form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ gone, [\d:]+ left, epsilon={}"
+    assert said[-4].startswith("spent: epsilon 9.9") and (
+        f" of 10 at delta 0.001, all of it on {STEPS} training steps") in said[-4]
+    form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ elapsed, [\d:]+ left, epsilon={}"
     # The first block tells what compiling took, and nothing of what is left.
-    first = rf"1/{STEPS} steps, \d+ s with compiling, epsilon=4\.\d\d\d"
+    first = rf"1/{STEPS} steps, \d+ s including compilation, epsilon=4\.\d\d\d"
     for wanted in (first, form.format(f"{STEPS}/{STEPS}", r"9\.9\d\d")):
         assert re.search(f"^{wanted}$", trained.stderr, re.M), trained.stderr
-    assert trained.stderr.startswith("compiling; the first step takes some seconds")
+    assert trained.stderr.startswith("compiling: the first step takes between seconds")
     assert "Traceback" not in trained.stderr and "Warning" not in trained.stderr
 
 

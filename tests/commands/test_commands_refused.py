@@ -27,14 +27,15 @@ def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
     before = runs.snapshot(run)
     code, out, err = call(train, *TRAIN, "--out", "run")
     assert code == 2
-    assert "run holds a run; go on with it: python -m dpgen_jax.train --resume run" in one_line(err)
+    assert "run already contains a run; resume it with python -m dpgen_jax.train --resume run" in (
+        one_line(err))
     assert runs.snapshot(run) == before and "release" not in out
 
 
 @pytest.mark.parametrize("command", [account, publish])
 def test_a_folder_that_is_no_run_is_called_so(call, tmp_path, command):
     code, _, err = call(command, str(tmp_path))
-    assert code == 2 and f"{tmp_path} is no folder of a run" in one_line(err)
+    assert code == 2 and f"{tmp_path} is not a run folder" in one_line(err)
 
 
 @pytest.mark.parametrize(("command", "words"), [
@@ -56,7 +57,7 @@ def test_what_is_made_of_real_records_is_not_written_into_a_release(
     monkeypatch.setattr(compare, "_one", lambda path: None)
     monkeypatch.setattr(bundle, "load", lambda source: None)
     code, _, err = call(command, *(word.format(release) for word in words))
-    assert code == 2 and "lies in a release, which is shared" in one_line(err)
+    assert code == 2 and "is in a release, which is shared" in one_line(err)
     assert [path.name for path in release.iterdir()] == ["privacy.json"]
 
 
@@ -67,7 +68,7 @@ BAD = {
     "epsilon a word": (["--epsilon", "lots"], "--epsilon"),
     "delta 0": (["--delta", "0"], "strictly between 0 and 1"),
     "delta 1": (["--delta", "1"], "strictly between 0 and 1"),
-    "delta 1/n": (["--delta", str(1 / 60)], "no protection for 60 records"),
+    "delta 1/n": (["--delta", str(1 / 60)], "does not protect 60 records"),
     "delta without budget": (["--epsilon", "inf", "--delta", "2"], "strictly between 0 and 1"),
     "too many teachers": (["--teachers", "61"], "60 records cannot be dealt to 61 teachers"),
     "no teachers": (["--teachers", "0"], "teachers is 0"),
@@ -78,7 +79,7 @@ BAD = {
     "sigma and steps open": (["--sigma", "None", "--steps", "None"], "neither sigma nor steps"),
     "layer without units": (["--generator.hidden", "0"], "hidden is 0"),
     "negative layer": (["--discriminator.hidden", "-3"], "hidden is -3"),
-    "devices": (["--devices", "99"], "only 8 are there"),
+    "devices": (["--devices", "99"], "only 8 are available"),
     "devices negative": (["--devices", "-1"], "devices is -1"),
     "chunk": (["--chunk", "-1"], "chunk is -1"),
     "block": (["--steps-per-call", "-5"], "steps_per_call is -5"),
@@ -93,7 +94,7 @@ BAD = {
     "nested flag": (["--generator.hiden", "3"], "did you mean '--generator.hidden'"),
     "choice": (["--decode", "median"], "'threshold', 'mean'"),
     "no such run": (["--resume"], "no run to resume"),
-    "out is a file": (["--out", "noise.npz"], "noise.npz holds other files"),
+    "out is a file": (["--out", "noise.npz"], "noise.npz contains other files"),
     "out below a file": (["--out", "noise.npz/run"], "Not a directory")}
 
 

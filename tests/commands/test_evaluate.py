@@ -143,12 +143,12 @@ def test_runs_are_compared_on_one_page(place, written, tmp_path):
 
 
 def test_a_run_that_was_not_evaluated_cannot_be_compared(place, written, tmp_path):
-    with pytest.raises(UserError, match="holds no evaluation/metrics.json; if it is a run, run"):
+    with pytest.raises(UserError, match="has no evaluation/metrics.json; if it is a run, first"):
         compare.command([str(place / "run"), str(tmp_path)])
 
 
 def test_the_old_spelling_of_a_comparison_names_the_new_one(place, written, tmp_path, capsys):
-    with pytest.raises(UserError, match="holds no evaluation/metrics.json"):
+    with pytest.raises(UserError, match="has no evaluation/metrics.json"):
         evaluate.command(["--out", "page", "--compare", str(place / "run"), str(tmp_path)])
     assert "`evaluate --compare` is now `python -m dpgen_jax.compare`" in capsys.readouterr().err
 
@@ -175,7 +175,7 @@ def test_bad_input_is_one_clear_line(place, tmp_path, monkeypatch, words, data, 
 def test_nothing_is_written_into_a_release(place, inside):
     release = place / "run" / "release"
     before = runs.snapshot(release)
-    with pytest.raises(UserError, match="lies in a release, which is shared"):
+    with pytest.raises(UserError, match="is in a release, which is shared"):
         command(place, *WORDS, "--out", release / inside)
     assert runs.snapshot(release) == before
 
@@ -184,7 +184,7 @@ def test_nor_into_a_folder_that_was_exported(place, tmp_path):
     """Pages of real records were written beside the program that is handed over."""
     (tmp_path / "alone").mkdir()
     shutil.copy(place / "run/release/privacy.json", tmp_path / "alone")
-    with pytest.raises(UserError, match="lies in a release, which is shared"):
+    with pytest.raises(UserError, match="is in a release, which is shared"):
         command(place, *WORDS, "--out", tmp_path / "alone/evaluation")
     assert len(list((tmp_path / "alone").iterdir())) == 1
 

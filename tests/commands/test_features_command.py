@@ -87,5 +87,5 @@ def test_requests_that_mean_nothing(tmp_path, weights, halves, more, match):
 
 def test_a_file_is_never_replaced(tmp_path, weights):
     for name in ("w.safetensors", "nowhere/f.npz"):
-        with pytest.raises(UserError, match="is no new .npz file"):
+        with pytest.raises(UserError, match="must be a new .npz file"):
             run(tmp_path, weights, "--out", str(tmp_path / name))

@@ -45,9 +45,9 @@ def part_of(draft, column, **entries):
 
 def test_a_draft_is_never_called_declared_and_each_mend_is_said_once(loans):
     made = chosen("--schema=draft.yaml", "--accept-uncovered")
-    assert made.remarks[1] == (
-        "every column is in --schema draft.yaml; the entries that its read_from_data lists were "
-        "READ FROM THE RECORDS, which no epsilon covers")
+    assert made.remarks[0] == (
+        "the entries that read_from_data lists in draft.yaml were READ FROM THE RECORDS, and "
+        "epsilon does not cover them")
     with pytest.raises(UserError, match="kinds of age, home.*bounds of age") as refused:
         planning.refuse_uncovered(made.dataset, Budget(5.0, 1e-5), None)
     text = str(refused.value)
@@ -58,7 +58,7 @@ def test_a_draft_is_never_called_declared_and_each_mend_is_said_once(loans):
 def test_nothing_is_bought_beside_entries_that_a_run_will_refuse(loans):
     part_of(loans / "draft.yaml", "home")
     for flags in ([], ["--dry-run"]):
-        with pytest.raises(UserError, match="part.yaml: its read_from_data lists.*nothing was spe"):
+        with pytest.raises(UserError, match="epsilon does not cover the entries.*nothing was spe"):
             chosen("--schema=part.yaml", "--out=run", *flags)
     assert not (loans / "run").exists()
 
@@ -111,7 +111,7 @@ def test_a_path_that_is_not_there_or_no_method_is_said_to_be_so(loans):
                         ("glyps", "unknown data set 'glyps'; did you mean glyphs")):
         with pytest.raises(UserError, match=said):
             load(place)
-    with pytest.raises(UserError, match="'loans.csv' is no method but a path: write --dataset l"):
+    with pytest.raises(UserError, match="'loans.csv' is a path and not a method: write --data"):
         train.command(["loans.csv", "--epsilon", "1"])
 
 

@@ -22,7 +22,7 @@ from dpgen_jax.core.run_folder import read_json, write_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import about
 from dpgen_jax.presets import choice as short_help
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import lifecycle, planning
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 BEST = {kind: short_help.method_for(kind)[0] for kind in short_help.BEST}
@@ -58,7 +58,7 @@ def test_a_bare_path_is_the_data_set_that_lies_there(tmp_path):
                      "nothing": ""}
     assert data.kind_of("mnist") == "idx"
     for name in ("empty", "people.yaml"):
-        with pytest.raises(UserError, match=f"{name} is no data set that can be read; expected"):
+        with pytest.raises(UserError, match=f"{name} is not a data set that can be read; expected"):
             data.kind_of(str(tmp_path / name))
 
 
@@ -81,7 +81,7 @@ def test_what_a_run_was_started_with_is_kept_and_can_be_changed(tmp_path, monkey
     assert now.settings == {"generator": {"channels": 8, "warp": 0.5}}
     again = train_flags.call(["gpate", "--resume", "--out", "x"]).request
     assert (again.method, again.resume, again.out) == ("gpate", True, Path("x"))
-    with pytest.raises(UserError, match="none holds no run to resume"):
+    with pytest.raises(UserError, match="none no run to resume in"):
         train_flags.call(["--resume", "none"])
     write_json(tmp_path / "run/config.json", {"request": kept | {"version": 2}})
     with pytest.raises(UserError, match="is of version 2, and this version of dpgen_jax reads 1"):
@@ -120,22 +120,28 @@ def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeyp
     train.command(["dpmerf", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon", "1",
                    "--out", str(tmp_path / "run"), *QUICK])
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == [
-        "dpmerf, preset table-few: epsilon 1 at delta 1e-05 for each record, its label included "
-        "(replace-one); chosen for tables in general",
-        "note: people.csv is read as csv:people.csv"]
-    assert any("held out for tests: a share of 0.2" in line for line in said)
-    assert sum("classes in equal shares: not those of the data" in line for line in said) == 1
+    assert said[0].startswith("data: people (csv): 160 rows for training, 40 held out for tests; ")
+    assert said[1:3] == [
+        "method: dpmerf; preset table-few, a general one for tables",
+        "promise: epsilon 1 at delta 1e-05 for each record, its label included: whatever the "
+        "release shows would be at most 2.72 times as likely if one record had been different "
+        "(replace-one)"]
+    assert len(said) <= 12 and not any("units" in line or "memory" in line for line in said)
+    assert sum("all classes in equal shares" in line for line in said) == 1
+    assert sum(line.startswith("spent: epsilon ") for line in said) == 1
     statement = read_json(tmp_path / "run/release/privacy.json")
     assert statement["records"] == 160 and statement["epsilon"] == 1.0
-    printed = next(line for line in said if line.startswith("measure it: "))
-    words = shlex.split(printed.removeprefix("measure it: ").partition(" (")[0])
+    printed = next(line for line in said if line.startswith("evaluate it: "))
+    words = shlex.split(printed.removeprefix("evaluate it: ").partition(" (")[0])
     assert words[:3] == ["python", "-m", "dpgen_jax.evaluate"]
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     evaluate.command([*words[3:], "--fast", "--samples=60", "--seeds=1", "--classifiers=lr"])
     assert read_json(tmp_path / "run/evaluation/metrics.json")["n_test"] == 40
-    train.command(["--resume", str(tmp_path / "run")])
+    capsys.readouterr()
+    train.command(["--resume", str(tmp_path / "run"), "--verbose"])
+    said = capsys.readouterr().out
+    assert "held out for tests: a share of 0.2" in said and "memory: " in said and "sigma" in said
     again = read_json(tmp_path / "run/release/privacy.json")
     assert again == statement
     with pytest.raises(UserError, match=r"go on with it: python -m dpgen_jax.train --resume .*run"):
@@ -156,7 +162,8 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
     request = chosen.request
     assert request.method == BEST[kind]
     assert presets.all_of(request.method)[request.preset].dataset == kind
-    assert request.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
+    assert request.why_method.startswith("the best here for ")
+    assert f"method: {BEST[kind]}, chosen as the best" in planning.method_line(request)
     assert len(chosen.dataset.y_train) == {"table": 160, "images": 400}[kind]
     everything = prepared([*words, "--test-fraction=0"])
     assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
@@ -215,22 +222,23 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     plan, bought, memory, *like, last = capsys.readouterr().out.splitlines()[-6:]
     assert len(like) == lifecycle.SHOWN
     assert "160 records, 160 units" in plan and "sigma" in plan
-    assert bought == "bought beside the training: class counts for epsilon 0.01"
-    assert last == "nothing was written or spent; leave out --dry-run to train"
+    assert bought == "spent on other things than the training: class counts for epsilon 0.01"
+    assert last == "nothing was written or spent; to train, leave out --dry-run"
     assert memory.startswith("memory: ") and " for records" in memory
     row = next(row for row in short_help.reached() if f"{row['file']})" in like[0])
     stored = read_json(RESULTS / row["file"])["results"]
     scores = [stored["scores"][name]["mean"] for name in
               ("logistic_regression", "random_forest", "gradient_boosting")]
-    assert stored["method"] == "gpate" and f"gave {np.mean(scores):.3f}," in like[0]
+    assert stored["method"] == "gpate" and f"reached {np.mean(scores):.3f} (" in like[0]
     assert runs.snapshot(tmp_path) == before and not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="needs the number of its clients.*nothing was written"):
         federate.command([])
 
 
 @pytest.mark.parametrize("epsilon, count, word", [
-    (1.0, 60_000, "like"), (0.01, 60_000, "other"), (1.0, 24, "other"), (3.0, 10_000, "like")])
-def test_results_far_from_the_users_are_not_called_like(epsilon, count, word):
+    (1.0, 60_000, "similar"), (0.01, 60_000, "other"), (1.0, 24, "other"),
+    (3.0, 10_000, "similar")])
+def test_results_far_from_the_users_are_not_called_similar(epsilon, count, word):
     lines = lifecycle.like_data("mixture", "images", epsilon, count)
     assert all(line.startswith(f"on {word} data: ") for line in lines)
     assert "(60,000 images of 28 x 28 x 1)" in lines[0]

@@ -63,15 +63,16 @@ def test_the_method_the_preset_the_epsilon_and_the_shares_are_right(name, place,
     said = capsys.readouterr().out.splitlines()
     kind = "table" if name.startswith("csv") else "images"
     method, epsilon = choice.BEST[kind][0][0], float(FLAGS[name][-1].partition("=")[2])
-    assert said[0].startswith(f"{method}, preset {kind}-") and (
-        f"epsilon {epsilon:g} at delta 1e-05 for each record") in said[0]
-    assert f"no method was named, and {method} is taken as" in said[0]
-    bought = [line for line in said if "bought" in line]
+    assert said[0].startswith("data: ")
+    assert said[1].startswith(f"method: {method}, chosen as ") and f"preset {kind}-" in said[1]
+    assert said[2].startswith(
+        f"promise: epsilon {epsilon:g} at delta 1e-05 for each record, its label included: ")
+    bought = [line for line in said if "bought" in line or "estimating the schema" in line]
     assert bool(bought) == (name != "idx:digits")
     (run,) = Path("runs").iterdir()
     statement = read_json(run / "release/privacy.json")
     assert statement["guarantee"] == "(epsilon, delta) replace-one"
-    assert statement["epsilon"] <= epsilon and statement["preset"] in said[0]
+    assert statement["epsilon"] <= epsilon and statement["preset"] in said[1]
     labels = np.asarray(dg.load(run / "release").arrays(4000)[1])
     made = np.bincount(labels, minlength=len(SHARES[name])) / len(labels)
     np.testing.assert_allclose(made, SHARES[name], atol=0.13)

@@ -84,7 +84,7 @@ def test_the_hand_made_pickle_is_one():
 
 
 @pytest.mark.parametrize(("damage", "match"), [
-    (lambda data: data[:-1], "has 9218 bytes, no multiple of 3073"),
+    (lambda data: data[:-1], "has 9218 bytes, not a multiple of 3073"),
     (lambda data: b"", "has 0 bytes"),
     (lambda data: data[:3073] + b"\x0a" + data[3074:], "label 10 in record 1 is outside 0..9")])
 def test_bad_binary_batches(tmp_path, damage, match):
@@ -120,7 +120,7 @@ def test_a_pickle_that_calls_is_refused_and_not_executed(tmp_path, protocol):
     assert sign.exists()  # it works where pickles are executed
     sign.unlink()
     (tmp_path / "data_batch_1").write_bytes(attack)
-    refused("data_batch_1 is no CIFAR-10 batch .*nothing in it was", load, f"cifar10:{tmp_path}")
+    refused("data_batch_1 is not a CIFAR-10 batch .*nothing in it was", load, f"cifar10:{tmp_path}")
     assert not sign.exists()
 
 
@@ -133,7 +133,7 @@ def test_a_pickle_that_calls_is_refused_and_not_executed(tmp_path, protocol):
     (b"(S'touch sign'\nios\nsystem\n.", "unexpected opcode 83"),
     (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "unexpected opcode 140"),
     (b"\x80\x02]a.", "malformed"), (b"\x80\x02h\x07.", "malformed"),
-    (b"\x80\x02K\x01", "malformed"), (b"", "malformed"), (b"\x80\x02].", "no dictionary"),
+    (b"\x80\x02K\x01", "malformed"), (b"", "malformed"), (b"\x80\x02].", "contain a dictionary"),
     (b"garbage", "malformed|unexpected"),
     (b"\x80\x02}.", "lacks `data`"), (b"\x80\x02}]]s.", "malformed"),
     (b"\x80\x02K\x01(K\x02K\x03u.", "malformed"),
@@ -173,7 +173,7 @@ def test_a_changed_byte_is_read_or_refused(place, value):
 
 @given(st.integers(0, len(GOOD) - 1))
 def test_a_truncated_pickle_is_refused(length):
-    refused("no CIFAR-10 batch", read_batch, "some", GOOD[:length], 3072)
+    refused("not a CIFAR-10 batch", read_batch, "some", GOOD[:length], 3072)
 
 
 def test_what_a_file_manager_leaves_in_a_folder_is_no_other_data_set(tmp_path):

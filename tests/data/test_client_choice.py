@@ -41,9 +41,9 @@ def test_accuracy_is_of_a_client():
     empty = clients.emptied(federation(), reads, Range(least=0.5), "known")
     assert np.isnan(clients.accuracies(empty, reads)[1])
     assert Range(least=0.5).contains(np.array([np.nan, 0.5, 0.4])).tolist() == [False, True, False]
-    with pytest.raises(UserError, match="does not say who holds which record"):
+    with pytest.raises(UserError, match="does not say which client has which record"):
         clients.accuracies(dataclasses.replace(federation(), clients=None), reads)
-    refused("from 0.9 to 0.1 are no range", Range, 0.9, 0.1)
+    refused("from 0.9 to 0.1 are not a range", Range, 0.9, 0.1)
 
 
 def test_who_is_left_out_by_private_records_is_stamped():
@@ -52,7 +52,7 @@ def test_who_is_left_out_by_private_records_is_stamped():
     np.testing.assert_array_equal(data.y_train, federation().y_train[OWNERS != 1])
     assert [entry.what for entry in data.uncovered] == ["2 of 3 clients take part: those read well"]
     config = dataclasses.replace(gswgan.Config(federated=True), critics=2, sigma=1.0)
-    with pytest.raises(UserError, match="no epsilon covers it: 2 of 3 clients take part"):
+    with pytest.raises(UserError, match="without being covered by epsilon: 2 of 3 clients take"):
         planning.refuse_uncovered(data, Budget(1.0, 1e-3), None)
     who = planning.protected_by(methods.get("gswgan").build(config, data.spec), data)
     stamp = planning.stamp_of_run(Budget(1.0, 1e-3), None, config, who)

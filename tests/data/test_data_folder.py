@@ -66,7 +66,7 @@ def test_a_file_of_16_bits_is_gray_as_the_others_are(root):
 
 def test_test_class_not_in_train(root):
     draw(root / "test" / "emu" / "1.png")
-    refused("emu is no class; known: cat, dog; declare", load, f"folder:{root}")
+    refused("emu is not a class; known: cat, dog; declare", load, f"folder:{root}")
 
 
 def test_other_class_count(root):
@@ -74,9 +74,9 @@ def test_other_class_count(root):
 
 
 def test_empty_folders(tmp_path):
-    refused("holds no class folders", load, f"folder:{tmp_path}")
+    refused("contains no class folders", load, f"folder:{tmp_path}")
     (tmp_path / "train" / "cat").mkdir(parents=True)
-    refused("holds no image files .*.webp", load, f"folder:{tmp_path}")
+    refused("contains no image files .*.webp", load, f"folder:{tmp_path}")
 
 
 def test_no_test_part_and_channels_last(root):
@@ -108,9 +108,10 @@ def test_a_declared_schema_takes_nothing_from_the_files(root):
 
 
 @pytest.mark.parametrize(("names", "match"), [
-    ("dog", "train.cat is no class; known: dog"), ("dog,,cat", "'' cannot be the name of a class"),
+    ("dog", "train.cat is not a class; known: dog"),
+    ("dog,,cat", "'' cannot be the name of a class"),
     ("dog,cat,dog", "'dog' is named twice"), ("dog,c\nat", r"'c\\nat' cannot be the name"),
-    ([], "names no class")])
+    ([], "does not name a class")])
 def test_bad_class_names(root, names, match):
     refused(match, load, f"folder:{root}", class_names=names)
     with pytest.raises(UserError, match="--class-names has 2 names, --classes 3 was given"):

@@ -86,4 +86,4 @@ def test_single_array_and_missing_file(tmp_path):
     np.save(tmp_path / "x.npy", X)
     refused("is a single .npy array", load, f"npz:{tmp_path / 'x.npy'}", classes=3)
     refused("none.npz not found", load, f"npz:{tmp_path / 'none.npz'}", classes=3)
-    refused("is no regular file", load, f"npz:{tmp_path}", classes=3)
+    refused("is not a regular file", load, f"npz:{tmp_path}", classes=3)

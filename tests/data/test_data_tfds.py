@@ -62,7 +62,7 @@ def test_resizes():
 
 def test_no_such_data_set():
     refused("not_there not found under .*TFDS_DATA_DIR", load, "tfds:not_there")
-    refused("bad name! cannot be read .*; mend the name", load, "tfds:bad name!")
+    refused("bad name! cannot be read .*; correct the name", load, "tfds:bad name!")
 
 
 def prepared_as(folder, tmp_path, monkeypatch, file_format):
@@ -150,9 +150,9 @@ def test_the_option_stands_for_the_answer(unprepared):
 
 
 @pytest.mark.parametrize(("error", "text"), [
-    (ConnectionError("no route\nto host"), r"\(ConnectionError: no route\); prepare it where"),
+    (ConnectionError("no route\nto host"), r"\(ConnectionError: no route\); prepare it on a"),
     (ModuleNotFoundError("No module named 'cv2.x'", name="cv2.x"), "the package cv2; pip install"),
-    (AssertionError(""), r"\(AssertionError\); prepare it where there is a network")])
+    (AssertionError(""), r"\(AssertionError\); prepare it on a machine with a network")])
 def test_what_cannot_be_prepared_is_one_line(unprepared, monkeypatch, error, text):
     from tiny_tfds.tiny_tfds_dataset_builder import TinyTfds
 

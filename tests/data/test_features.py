@@ -78,8 +78,9 @@ def test_an_entry_is_clipped_by_the_bound_alone():
     ({"y_train": Y - 1}, "label -1 in row 0"),
     ({"x_test": X[:2, :3], "y_test": Y[:2]}, "12 features of training records and 3 of test"),
     ({"classes": 0}, "0 classes declared"),
-    ({"features_bound": 0.0}, "no number above 0"), ({"features_bound": "x"}, "no number above 0"),
-    ({"features_empty": np.zeros(4, bool)}, "one bool a training record"),
+    ({"features_bound": 0.0}, "not a number above 0"),
+    ({"features_bound": "x"}, "not a number above 0"),
+    ({"features_empty": np.zeros(4, bool)}, "one bool per training record"),
     ({"features_empty": np.ones(5, bool)}, "an empty slot has features"),
     ({"features_class_names": np.array(["a", "a", "b"])}, "3 class names for 3 classes"),
     ({"features_notes": np.zeros(3)}, "features_notes is float64"),
@@ -90,5 +91,5 @@ def test_bad_arrays_are_named(save, change, match):
 
 
 def test_features_are_not_resized(save):
-    with pytest.raises(UserError, match="holds features, no images; drop --image-size"):
+    with pytest.raises(UserError, match="contains features and no images; drop --image-size"):
         load(save(x_train=X, y_train=Y, classes=3), image_size=8)

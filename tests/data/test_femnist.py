@@ -50,7 +50,7 @@ def test_the_test_file_beside(tmp_path):
 
 def test_classes_come_from_the_name_and_never_from_the_labels(tmp_path):
     path = write(tmp_path / "some.h5")
-    refused("some.h5 does not say its number of classes", load, f"femnist:{path}")
+    refused("some.h5 does not state its number of classes", load, f"femnist:{path}")
     assert load(f"femnist:{path}", classes=99).spec.classes == 99
     path = write(tmp_path / "fed_emnist_digitsonly_train.h5")
     refused("client f0000_14: a label lies outside 0..9", load, f"femnist:{path}")
@@ -80,7 +80,7 @@ def test_36_classes_merge_the_case_of_letters(tmp_path):
     ({"pixels": np.full((2, 28, 28), np.nan)}, "or NaN"),
     ({"label": np.array([1.0, 2.0])}, "label is float64"), ({"label": np.array([1])}, "2 images"),
     ({"label": np.array([1, -1])}, "a label lies outside 0..61"),
-    ({"label": np.zeros(0, int), "pixels": np.ones((0, 28, 28))}, "1 image or more")])
+    ({"label": np.zeros(0, int), "pixels": np.ones((0, 28, 28))}, "at least 1 image")])
 def test_bad_clients(tmp_path, change, match):
     path = write(tmp_path / "fed_emnist_train.h5", {"w": [1, 2]}, **change)
     line = refused(match, load, f"femnist:{path}")

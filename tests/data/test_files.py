@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_written(root, many, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(cache, "_header", full)
-    refused("No space left on device.*make room", load, f"folder:{root}")
+    refused("No space left on device.*free some space", load, f"folder:{root}")
     assert list(many.iterdir()) == []
 
 

@@ -131,9 +131,9 @@ def test_other_data_are_refused_in_one_line(people):
     data = table(*people)
     twice = data_parts.hold_out(data, SHARE)
     clients = dataclasses.replace(data, clients=np.zeros(N, np.int32))
-    for other, words in ((twice, "a held-out part already"), (clients, "hold out clients")):
+    for other, words in ((twice, "already has a held-out part"), (clients, "hold out clients")):
         refused(words, data_parts.hold_out, other, SHARE)
-    refused("held-out part already", load, "glyphs", test_fraction=0.2)
+    refused("already has a held-out part", load, "glyphs", test_fraction=0.2)
 
 
 def test_an_evaluation_has_the_share_of_its_training(people):
@@ -142,7 +142,8 @@ def test_an_evaluation_has_the_share_of_its_training(people):
     data_parts.check_same_held_out(["other line"], whole)
     for trained, tested in ((data.notes, whole), ((), data),
                             (data.notes, data_parts.hold_out(whole, 0.3))):
-        refused("tested on that were trained on", data_parts.check_same_held_out, trained, tested)
+        refused("test records would be training records", data_parts.check_same_held_out, trained,
+                tested)
 
 
 def test_empty_slots_are_trained_on_and_tested_on_never():

@@ -55,7 +55,7 @@ def test_delta_of_every_preset_is_one_that_a_run_accepts(method, name):
 
 
 def test_deltas_as_the_papers_print_them_are_refused():
-    refused("no protection for 182637 records", composition.check_budget, 1.0, 1e-5, 182637)
+    refused("does not protect 182637 records", composition.check_budget, 1.0, 1e-5, 182637)
 
 
 @pytest.mark.parametrize(("method", "name"), [

@@ -23,7 +23,7 @@ columns:
   grade: {kind: categorical, categories: [low, high]}
 """
 PEOPLE = 60
-WHOM = "subject (all rows of one who; at most 3 of them are kept)"
+WHOM = "who with all rows (at most 3 are used)"
 SMALL = {"dpmerf": ["--generator-steps", 3, "--features", 20, "--class-epsilon", 0.1],
          "gpate": ["--teachers", 8, "--batch", 4, "--steps", 2, "--generator.hidden", 4,
                    "--discriminator.hidden", 4],
@@ -72,8 +72,8 @@ def test_all_that_states_the_guarantee_says_whom(trained, capsys):
     privacy = read_json(run / "release/privacy.json")
     assert {"unit": "subject", "unit_column": "who", "rows_per_unit": 3,
             "subjects": 48}.items() <= privacy.items() and "records" not in privacy
-    assert said.count(WHOM) == 3  # the first line, the plan, and the release
-    assert said.splitlines()[0].startswith("dpmerf") and WHOM in said.splitlines()[0]
+    assert said.count(WHOM) == 2  # the promise, and the release
+    assert f"for each {WHOM}: whatever the release shows" in said.splitlines()[2]
     account.command([str(run)])
     assert WHOM in capsys.readouterr().out
     assert guarantee.line(privacy).endswith(f"unit {WHOM}")
@@ -99,7 +99,7 @@ def test_an_evaluation_reads_the_table_as_the_run_did_and_judges_people(place, t
 def test_a_resumed_run_has_the_same_people_and_the_same_limit(place, trained):
     run, _ = trained
     for unit, change in ((("--unit", "who", "--rows-per-unit", 4), "unit.rows_per_unit was 3, now"),
-                         (("--unit", "job", "--rows-per-unit", 3), "holds a run; go on with it: ")):
+                         (("--unit", "job", "--rows-per-unit", 3), "contains a run; resume")):
         with pytest.raises(UserError, match=change):
             go(place, "dpmerf", run, "--epsilon", 2, "--resume", unit=unit)
     go(place, "dpmerf", run, "--epsilon", 2, "--resume")
@@ -112,7 +112,7 @@ def test_the_journal_adds_up_what_holds_for_the_same_people(place):
     (path,) = (journals.place() / "runs").iterdir()
     entry = journals.read_run(path)
     assert (entry.unit, entry.rows_per_unit) == ("subject", 3) and len(entry.subjects) == 64
-    with pytest.raises(BudgetExceeded, match="beyond --total-epsilon 3: 1 run before"):
+    with pytest.raises(BudgetExceeded, match="more than --total-epsilon 3: 1 run before"):
         go(place, "dpmerf", place / "more", "--epsilon", 2, "--total-epsilon", 3)
 
 
@@ -143,7 +143,7 @@ def test_what_was_bought_for_single_rows_is_refused(place):
     bought = SCHEMA + ("bought:\n  - {entry: age.bounds, kind: epsilon-delta, mechanism: bounds, "
                        "epsilon: 0.1, delta: 0.0, count: 1}\n")
     (place / "bought.yaml").write_text(bought)
-    with pytest.raises(UserError, match="bought at the level of single rows"):
+    with pytest.raises(UserError, match="were bought for single rows"):
         go(place, "dpmerf", place / "never", "--schema", place / "bought.yaml")
 
 
@@ -152,7 +152,7 @@ def test_a_draft_leaves_the_column_out(place, tmp_path):
     with contextlib.redirect_stdout(io.StringIO()):
         schema.command([*command, "--label", "grade"])
     assert "who" not in (tmp_path / "draft.yaml").read_text()
-    with pytest.raises(UserError, match="--unit is for a draft"):
+    with pytest.raises(UserError, match="--unit is for drafts"):
         schema.command([*command[:-1], str(tmp_path / "b.yaml"), "--schema",
                         str(tmp_path / "draft.yaml"), "--schema-epsilon", "1"])
 

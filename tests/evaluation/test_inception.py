@@ -259,7 +259,7 @@ def test_a_file_of_another_network_is_one_line(weights, tmp_path, change, messag
 def test_a_file_that_is_none(tmp_path):
     with pytest.raises(UserError, match="cannot read .*absent.safetensors"):
         INCEPTION.load(tmp_path / "absent.safetensors")
-    with pytest.raises(UserError, match="no regular file"):  # nor a device that never ends
+    with pytest.raises(UserError, match="not a regular file"):  # nor a device that never ends
         INCEPTION.load("/dev/zero")
     path = tmp_path / "text.safetensors"
     path.write_text("not a file of tensors")

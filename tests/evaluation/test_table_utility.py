@@ -179,7 +179,7 @@ def test_without_real_rows_there_is_no_bound_and_no_floor():
 @pytest.mark.parametrize(("x", "y", "message"), [
     (np.zeros((4, 5)), np.zeros(4, int), r"the schema needs \[n, 6\]"),
     (np.zeros((0, 6)), np.zeros(0, int), "n at least 1"),
-    (np.zeros((4, 6)), np.zeros(3, int), "one label a record"),
+    (np.zeros((4, 6)), np.zeros(3, int), "one label per record"),
     (np.zeros((4, 6)), np.zeros(4), "expected integers 0..1"),
     (np.zeros((4, 6)), np.full(4, 2), r"0\.\.1"),
     (np.full((4, 6), np.nan), np.zeros(4, int), "generator diverged")])

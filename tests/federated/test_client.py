@@ -83,7 +83,7 @@ def test_another_question_under_an_answered_turn_is_refused(tmp_path):
     with fed.join(tmp_path) as client:
         client.answer(fed.question(0))
         other = fed.question(0).arrays["images"] + 1
-        with pytest.raises(UserError, match="round 0 was answered, to another question"):
+        with pytest.raises(UserError, match="round 0 was answered for another query"):
             client.answer(fed.question(0, images=other))
         assert client.ledger.steps_charged == 1
 
@@ -91,16 +91,16 @@ def test_another_question_under_an_answered_turn_is_refused(tmp_path):
 def test_a_bad_question_costs_nothing(tmp_path):
     good = fed.question(0).arrays["images"]
     cases = [
-        ({"images": np.where(good == good.max(), np.nan, good)}, "images of the question is not f"),
-        ({"images": good + np.inf}, "images of the question is not finite"),
+        ({"images": np.where(good == good.max(), np.nan, good)}, "images of the query is not f"),
+        ({"images": good + np.inf}, "images of the query is not finite"),
         ({"images": good[:-1]}, r"images of the question is float32\[3, 8\], expected"),
         ({"images": good.astype(np.float64)}, "images of the question is float64"),
         ({"more": np.zeros(2)}, "has an array 'more', which no query")]
     malformed = [
-        ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
+        ({"round": -1}, "round -1 of the query"), ({"round": 2**31}, "not the number of a round"),
         ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
         ({"arrays": {}}, "the question has no array 'images'"),
-        ({"terms": "0" * 64}, "asked under other terms")]
+        ({"terms": "0" * 64}, "has other terms")]
     questions = [(fed.question(0, **arrays), message) for arrays, message in cases] + [
         (dataclasses.replace(fed.question(0), **fields), message) for fields, message in malformed]
     with fed.join(tmp_path) as client:
@@ -231,7 +231,7 @@ def test_a_folder_belongs_to_one_client_and_one_process(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "options", "message"), [
-    (0, {"data": fed.records(0, adversary.SPEC, n=0)}, "holds no records"),
+    (0, {"data": fed.records(0, adversary.SPEC, n=0)}, "has no records"),
     (0, {"data": fed.records(0, ImageSpec(4, 4, 1, 2))}, "the federation's are"),
     (3, {}, "client 3 of a federation of 3"),
     (-1, {"data": fed.records(0, adversary.SPEC)}, "client -1 of a federation of 3"),
@@ -256,7 +256,7 @@ def test_spent_budget_is_not_forgotten(tmp_path):
     with pytest.raises(UserError, match="spent budget would be forgotten"):
         fed.join(tmp_path)
     ledger.unlink()
-    with pytest.raises(UserError, match="what it spent is not known"):
+    with pytest.raises(UserError, match="its spending is not known"):
         fed.join(tmp_path)
     ledger.write_bytes(late)
     copy = shutil.copytree(tmp_path / "client-0", tmp_path / "copy/client-0").parent

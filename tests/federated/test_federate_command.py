@@ -40,7 +40,7 @@ def test_the_app_holds_the_terms(tmp_path, capsys):
 def test_an_app_is_not_overwritten(tmp_path):
     app(tmp_path)
     before = (tmp_path / "app/pyproject.toml").read_bytes()
-    with pytest.raises(UserError, match="holds an app"):
+    with pytest.raises(UserError, match="already contains an app"):
         app(tmp_path, "--seed", "1")
     assert (tmp_path / "app/pyproject.toml").read_bytes() == before
 
@@ -107,5 +107,5 @@ def test_a_client_says_what_is_spent_when_it_stops(tmp_path, monkeypatch, capsys
     with pytest.raises(KeyboardInterrupt):
         join.command([str(app(tmp_path)), "--data", "npz:0.npz", "--client", "0", "--epsilon", "1"])
     first, last = capsys.readouterr().out.splitlines()[-2:]
-    assert first.startswith("client 0 holds ") and last == (
+    assert first.startswith("client 0 uses ") and last == (
         "client 0 stops: epsilon 0 of 1 is spent")

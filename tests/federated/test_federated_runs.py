@@ -123,7 +123,7 @@ def test_no_client_counts_are_published(tmp_path):
     (dataclasses.replace(sized(60), clients=None), {}, "pass --clients N"),
     (dataclasses.replace(sized(60), clients=None), {"clients": 61}, "every client needs at least"),
     (sized(20, 40), {"clients": 3}, "names 2 clients itself"),
-    (sized(20, 40), {"alpha": 1.0}, "names its clients itself"),
+    (sized(20, 40), {"alpha": 1.0}, "already names its clients"),
     (sized(20, 0, 40), {}, "client 1 holds no records: leave it out")],
     ids=["one named", "one", "unnamed", "too many", "other number", "alpha", "empty"])
 def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_path, data, split,
@@ -139,7 +139,7 @@ def test_a_method_that_protects_records_says_so_where_the_data_name_clients():
     data = dataclasses.replace(runs.dataset(), clients=np.arange(runs.N) % 4)
     for some in (data, runs.dataset()):
         planning.declare(runs.request(None), some, lines.append)
-    notes = [line for line in lines if "protects each record by itself" in line]
+    notes = [line for line in lines if "protects single records" in line]
     assert len(notes) == 1 and "datalens" in notes[0] and "fedavg_gan" in notes[0]
 
 

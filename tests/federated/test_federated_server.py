@@ -49,7 +49,7 @@ BAD = {
     "text": (lambda c, t, v: "is missing: refused", "is missing: refused"),
     "an object": (lambda c, t, v: {"values": 1}, "holds dict"),
     "the turn before": (lambda c, t, v: Reply(c, t - 1, v, "os-entropy"), "is for round"),
-    "another's name": (lambda c, t, v: Reply(9, t, v, "os-entropy"), "was not asked for"),
+    "another's name": (lambda c, t, v: Reply(9, t, v, "os-entropy"), "was not expected"),
     "no word of its noise": (lambda c, t, v: Reply(c, t, v, "trust me"), "where its noise"),
 }
 
@@ -131,7 +131,7 @@ def test_a_late_or_lost_client_is_charged_and_comes_back(tmp_path, joined):
 
 def test_silence_is_charged_and_ends_the_run(tmp_path, joined):
     exchange, rows = fed.Together(joined(), late), []
-    with pytest.raises(UserError, match="no client gave a sound answer in 3 rounds"):
+    with pytest.raises(UserError, match="no client gave a valid answer in 3 rounds"):
         fed.train(tmp_path / "ledger", exchange)
     ledger = fed.books(tmp_path / "ledger")
     assert ledger.steps == 3 and ledger.spent() == ((VISIT[0][0], 3),) and not rows
@@ -249,5 +249,5 @@ def test_an_older_ledger_is_refused(tmp_path, joined):
         ledger.reserve(VISIT, 1)
         server.save_state(files, state, ledger)
     with fed.new_ledger(tmp_path / "short") as ledger, \
-            pytest.raises(UserError, match="bring back the file"):
+            pytest.raises(UserError, match="restore the file"):
         server.latest_state(files, state, ledger)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import small_datalens
 
-from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.run_folder import RunFolder
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run import lifecycle
@@ -48,6 +48,7 @@ def request(out: Path | None, *, resume: bool = False, seed: int | None = None,
         resume,
         seed,
         release_to=release_to,
+        monitor=MonitorOptions(verbose=True),
     )
 
 

@@ -273,7 +273,7 @@ def test_a_refinement_that_changes_what_is_released_is_found(fault):
 @pytest.mark.parametrize("fault", ["raises", "changes a shape"])
 def test_without_its_refinement_the_model_is_released_and_refined_later(train, tmp_path, fault):
     release, warnings = train(**refining(REFINEMENTS[fault]))
-    assert len(warnings) == 1 and "the model goes without its refinement" in warnings[0]
+    assert len(warnings) == 1 and "the model is released without its refinement" in warnings[0]
     assert small_datalens.equal(bundle.load(tmp_path / "run").model, release.model)
     spent = account(tmp_path)
     again, warnings = train(resume=True, **refining(doubled))

@@ -18,7 +18,7 @@ def test_seal_shows_shapes_and_never_values():
 @pytest.mark.parametrize(("change", "match"), [
     (lambda x, y: (x / 255.0, y), "float64, expected uint8"),
     (lambda x, y: (x[:, :7], y), "the schema declares"),
-    (lambda x, y: (x, y[:-1]), "one label a record"),
+    (lambda x, y: (x, y[:-1]), "one label per record"),
     (lambda x, y: (x, y.astype(float)), "expected integers"),
     (lambda x, y: (x, np.where(np.arange(len(y)) == 4, 3, y)), "label 3 in row 4"),
     (lambda x, y: (x, np.where(np.arange(len(y)) == 2, -1, y)), "label -1 in row 2"),

@@ -60,7 +60,7 @@ def test_what_came_as_a_table_is_drawn_as_a_frame_and_images_as_arrays(table):
     assert drawn[0].dtype == np.uint8 and drawn[0].shape == (5, *images.spec.shape)
     for ours, theirs in zip(drawn, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    with pytest.raises(UserError, match="makes images, which are no table; use sample"):
+    with pytest.raises(UserError, match="makes images, not tables; use sample"):
         images.frame(5)
 
 

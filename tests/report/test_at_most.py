@@ -71,10 +71,10 @@ def test_what_two_records_of_a_person_are_covered_by(epsilon, two):
                                                  epsilon=epsilon,
                                                  delta=1e-5))
     (text,) = [answer for question, answer in documents.promise(stated) if "protected?" in question]
-    assert "twice the epsilon, beside a delta" in text
+    assert "epsilon doubles to" in text
     assert (bound(two) in text) if two else "nothing is bounded" in text
     nothing = documents.checked_statement(privacy(guarantee="none: a seed", epsilon="inf"))
-    assert "twice" not in documents.promise(nothing)[0][1] and number(1.5) == "1.5"
+    assert "doubles" not in documents.promise(nothing)[0][1] and number(1.5) == "1.5"
 
 
 def test_so_are_those_of_votes_budgets_and_audits(capsys, tmp_path):

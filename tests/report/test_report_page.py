@@ -92,14 +92,14 @@ def test_words_follow_the_statement(read):
     assert "at most 2.72 times" in read["bare"].text and "73.2 %" in read["bare"].text
     assert "at most 22,027 times" in read["images"].text and "weak" in read["images"].text
     assert "bound by itself is weak" not in read["bare"].text
-    assert "all records of one client are replaced by any others" in read["federated"].text
+    assert "in the data of one client with all its records" in read["federated"].text
     assert "which is not below 1 divided by the number of clients (866)" in read["federated"].text
     assert "several records" not in read["federated"].text
 
 
 @pytest.mark.parametrize("relation, text", [
-    ("replace-one", "which of two versions"), ("add-remove", "one of them holds one record"),
-    ("zero-out", "an empty one"), ("{0.x}", "({0.x}): a relation that this page does not know")])
+    ("replace-one", "which of two versions"), ("add-remove", "one of them has the data of"),
+    ("zero-out", "are left empty"), ("{0.x}", "({0.x}): a relation that this page does not know")])
 def test_each_relation_is_explained(relation, text):
     statement = documents.checked_statement(examples.privacy(relation=relation))
     assert text in " ".join(answer for _, answer in documents.promise(statement))
@@ -194,7 +194,7 @@ def test_missing_parts_are_said(read):
 
 @pytest.mark.parametrize("broken", [{"epsilon": "many"}, {"delta": None}])
 def test_a_damaged_statement_is_refused(broken):
-    with pytest.raises(UserError, match="no number"):
+    with pytest.raises(UserError, match="not a number"):
         page(Report(None, examples.privacy(**broken), {}))
     with pytest.raises(UserError, match="no 'unit'"):
         page(Report(None, {"epsilon": 1, "delta": 0, "relation": "x"}, {}))

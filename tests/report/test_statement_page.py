@@ -9,7 +9,8 @@ from reading import Reading
 from report_examples import privacy
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
+from dpgen_jax.core.types import Column, Identifier, ImageSpec, TableSpec, UserError
+from dpgen_jax.data import parts
 from dpgen_jax.release import documents, guarantee
 from dpgen_jax.release.render import number
 
@@ -54,7 +55,10 @@ def test_the_page_says_what_the_statement_says(name):
     for text in (*stated["not_accounted"], *stated["data_notes"], stated["accountant"]):
         assert text in page.text
     assert ("No privacy guarantee." in page.text) == (stamp.kind == "none")
-    assert ("It is promised for" in page.text) == (stamp.kind != "none")
+    assert ("This is promised for" in page.text) == (stamp.kind != "none")
+    for text in ("not a finding that the data are anonymous", "facts about groups",
+                 "The run folder that it comes from must not be shared", "The number of earlier"):
+        assert text in page.text and text in " ".join(" ".join(lines).split())
     assert ("Not covered by the guarantee:" in page.text) == (stamp.kind == "not covered")
     assert any("must not be shared as private" in line for line in lines) == (stamp.kind == "none")
 
@@ -72,17 +76,17 @@ def test_hostile_names_are_text_and_forge_no_line(name):
 
 @pytest.mark.parametrize(("bought", "words"), [
     ({"records": 75_000, "held_out": 15_000}, (
-        "bought from 75,000 records: these, and 15,000 that were held out for tests. The same "
-        "promise holds for each of the 15,000; nothing else in this release was learned from "
-        "them.")),
-    ({"records": 80}, "bought from 80 records, some of which may not be among these."),
+        "estimated from 75,000 records: those used for training, and 15,000 that were held out for "
+        "tests. The same promise holds for each of the 15,000; nothing else in this release was "
+        "learned from them.")),
+    ({"records": 80}, "estimated from 80 records, some of which may not have been used for"),
     ({"records": 60_000, "held_out": 0}, ""), ({}, "")])
 def test_records_that_a_purchase_covered_are_promised_too(bought, words):
     stated = STAMPS["valid"] | ({"bought_from": bought} if bought else {})
     files = documents.files(stated, TABLE, documents.of_release(TABLE, False))
     page, lines = Reading(files["statement.html"].decode()), files["README.txt"].decode()
     said = documents.beyond(documents.checked_statement(stated))
-    assert said.endswith(words) or words in said and "trained on." in said
+    assert said.endswith(words) or words in said and "used for training." in said
     assert bool(said) == bool(words)
     assert said in page.text and said in " ".join(lines.split())
     if bought:
@@ -102,13 +106,52 @@ def test_an_epsilon_that_grew_is_not_said_to_be_fixed():
 
 def test_the_sentence_names_who_and_how_much():
     said = documents.sentence(documents.checked_statement(STAMPS["valid"]))
-    assert said == ("It is promised for each of the 60,000 records that, if one record had held "
-                    "anything else, whatever can be seen in this release or made with it would be "
+    assert said == ("This is promised for each record (60,000 in all): if that record had been "
+                    "different, anything that can be seen in this release or made with it would be "
                     "more or less probable by a factor of at most 2.72, apart from a probability "
                     "of 10\u207b\u2076 (1 in 1,000,000).")
-    assert "each of the 866 clients that, if one client with all its records had" in (
+    assert "each client (866 in all): if all records of that client had been different" in (
         documents.sentence(documents.checked_statement(STAMPS["client"])))
-    with pytest.raises(UserError, match="is no number"):
+    person = STAMPS["subject"] | {"unit_column": "person"}
+    assert "each person (90 in all): if all rows of that person had been different" in (
+        documents.sentence(documents.checked_statement(person)))
+
+
+@pytest.mark.parametrize(("fields", "holds"), [
+    ({}, True), ({"relation": "add-remove"}, False), ({"data_notes": []}, False),
+    ({"epsilon": "inf", "guarantee": "none: a seed"}, False)])
+def test_records_that_were_held_out_are_promised_the_same_where_that_is_proven(fields, holds):
+    notes = [parts.held_out_note(0.2)]
+    stated = documents.checked_statement(STAMPS["valid"] | {"data_notes": notes} | fields)
+    said = documents.beyond(stated)
+    assert said == ("The same promise holds for each record that was held out for tests: the "
+                    "generator did not learn from it.") * holds
+
+
+def test_the_statement_names_who_made_it_and_when():
+    """And which columns identify people, and how they are treated."""
+    for fields, words in (
+            ({}, "The statement does not name who made it. The date of the training was not"),
+            ({"made_by": HOSTILE, "started_on": "2026-01-31"}, "The training began on 2026-01-31")):
+        spec = TableSpec(TABLE.columns, TABLE.label, 3, identifiers=(
+            Identifier("ticket", "T-####", 0),))
+        files = documents.files(STAMPS["subject"] | fields, spec, documents.of_release(spec, False))
+        page, text = Reading(files["statement.html"].decode()), files["README.txt"].decode()
+        assert words in page.text and "script" not in page.tags
+        assert sum(line.startswith("Guarantee:") for line in text.splitlines()) == 1
+        assert "ticket: declared as identifiers. Their values were never read" in page.text
+        assert f"{' '.join(HOSTILE.split())}: identifies which rows belong" in " ".join(
+            page.text.split())
+
+
+def test_the_page_for_the_data_holder_has_what_the_journal_knows():
+    page = documents.holder_page("run", ("1 run spent epsilon 1",))
+    assert "- 1 run spent epsilon 1" in page and "run/release, and nothing else" in page
+    assert "no earlier run on these records is known" in documents.holder_page("run", ())
+
+
+def test_a_damaged_number_is_refused():
+    with pytest.raises(UserError, match="is not a number"):
         documents.readme({**STAMPS["valid"], "epsilon": "much"}, TABLE, documents.of_release(
             TABLE, False))
 

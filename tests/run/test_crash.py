@@ -183,7 +183,7 @@ def test_a_checkpoint_that_is_broken_off_beside_the_training_is_none(tmp_path, m
 
     monkeypatch.setattr(checkpoint, "write_part", broken_off)
     saving = checkpoint.begin(tmp_path, 1, [("part", TREE)], {}, 2, beside=True)
-    with pytest.raises(UserError, match=r"checkpoint .* cannot be written \(.*broken off"):
+    with pytest.raises(UserError, match=r"checkpoint .* cannot be written \(.*interrupted"):
         saving.finish()
     assert checkpoint.steps(tmp_path) == []
 

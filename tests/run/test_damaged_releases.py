@@ -145,7 +145,7 @@ def test_a_pipe_is_no_release(tmp_path, name):
     root = release(tmp_path / "r", "image")
     (root / name).unlink()
     os.mkfifo(root / name)
-    with pytest.raises(UserError, match="no regular file|neither a run nor a release"):
+    with pytest.raises(UserError, match="not a regular file|neither a run nor a release"):
         bundle.load(root)
 
 
@@ -167,7 +167,7 @@ def change(act):
     (lambda arrays: arrays.update({"params": np.zeros(2)}), "'params' is float64"),
     (change(lambda a: a.astype(np.float64)), "is float64 of shape"),
     (change(lambda a: a.astype(np.int32)), "is int32 of shape"),
-    (change(lambda a: a.astype(ml_dtypes.bfloat16)), "is bfloat16|no file of arrays"),
+    (change(lambda a: a.astype(ml_dtypes.bfloat16)), "is bfloat16|not a file of arrays"),
     (change(lambda a: a[..., None]), "is float32 of shape"),
     (change(lambda a: a[:0]), "is float32 of shape .0")])
 def test_arrays_must_be_those_of_the_method(tmp_path, act, match):

@@ -411,7 +411,7 @@ def test_runs_that_promise_nothing_are_not_published(tmp_path, call):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    check_refused(RunFolder(tmp_path), costs.data_dependent_reading, "is no folder of a run")
+    check_refused(RunFolder(tmp_path), costs.data_dependent_reading, "is not a run folder")
 
 
 def test_of_two_copies_one_publishes(tmp_path):

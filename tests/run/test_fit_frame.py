@@ -81,9 +81,9 @@ def test_one_cell_changes_one_row_and_nothing_public(bought):
 
 @pytest.mark.parametrize(("options", "text"), [
     ({"label": "lat"}, r"label=lat: the frame has no such column, did you mean 'late'\?"),
-    ({"unit": "age", "rows_per_unit": 2}, "which does not cover all rows of a unit.*nothing was"),
+    ({"unit": "age", "rows_per_unit": 2}, "not all rows of a unit.*nothing was"),
     ({"unit": "age"}, "needs rows_per_unit=K"),
-    ({"y": np.zeros(N)}, "a DataFrame comes without y and classes"),
+    ({"y": np.zeros(N)}, "a DataFrame is given without y and classes"),
     ({"method": "gswgan"}, "gswgan has no preset for"),
     ({"epsilon": 1e-4}, "nothing was spent"),
     ({"schema": {}}, "schema: a schema has `columns:`")])
@@ -108,9 +108,9 @@ def test_where_nothing_is_promised_the_schema_is_read(bought, tmp_path):
 def test_the_method_is_named_once(bought):
     with pytest.raises(UserError, match="a method is named twice"):
         dg.fit("dpmerf", frame(), method="dpmerf")
-    with pytest.raises(UserError, match="data come alone"):
+    with pytest.raises(UserError, match="data are one argument"):
         dg.fit(frame(), frame())
-    with pytest.raises(UserError, match="label is of a table, and the data are a Series"):
+    with pytest.raises(UserError, match="label is for tables, and the data are a Series"):
         dg.fit(frame()["age"], label="age")
     request, _ = bought(frame(), method="dpmerf")
     assert request.method == "dpmerf"

@@ -50,7 +50,7 @@ def test_the_api_is_what_is_listed(capsys):
     ({"classes": None}, "pass accept_uncovered=True"), ({"stepz": 3}, "unknown field 'stepz'"),
     ({"schema": 3}, "schema is a int; give the path"),
     ({"x": FRAME, "y": None, "classes": None, "image_size": 8}, "image_size does not apply to a"),
-    ({"x": FRAME}, "comes without y and classes")])
+    ({"x": FRAME}, "is given without y and classes")])
 def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
     x, y = runs.images()
     stated = {"method": "dpmerf", "x": x, "y": y, "classes": 3, "epsilon": 1.0} | words
@@ -78,7 +78,7 @@ def test_each_front_end_words_the_options():
     (lambda: dg.load_dataset("digits", channels=3), "^channels does not apply"),
     (lambda: dg.draft_schema(FRAME, label="il"), "^label=il: no such column"),
     (lambda: dg.load("none"), "neither a run nor"),
-    (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "by schema=FILE, or raise epsilon")])
+    (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "with schema=FILE, or raise epsilon")])
 def test_no_call_of_python_answers_with_flags(call, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
@@ -96,11 +96,11 @@ def test_a_data_set_is_trained_on_alone_and_without_a_method(started):
     fitting.fit(digits, epsilon=np.float64(1), verbose=False)
     (first, loaded, *_), (second, *_) = started
     assert loaded is digits and first.preset == "digits" and first.budget.class_epsilon == 0.1
-    assert not first.monitor.progress and second.method == "mixture" and second.why
+    assert not first.monitor.progress and second.method == "mixture" and second.why_method
     assert not (first.remarks or second.remarks)
     fitting.fit("dpmerf", *runs.images(), classes=3, epsilon=1.0, verbose=False)
     assert started[-1][0].remarks == (fitting.ALL_GIVEN,)
-    with pytest.raises(UserError, match="give it alone"):
+    with pytest.raises(UserError, match="leave out y, classes and schema"):
         fitting.fit("dpmerf", digits, classes=10)
 
 

@@ -117,9 +117,9 @@ def test_two_processes_without_out_make_one_folder_with_a_default_preset(tmp_pat
     MNIST's."""
     idx(tmp_path / "mnist", 30001)
     codes, said = processes.train(["prototypes", "--dataset=idx:mnist", "--epsilon=1",
-                                   "--teachers=60", "--steps=2"], 2, 1, tmp_path)
+                                   "--teachers=60", "--steps=2", "--verbose"], 2, 1, tmp_path)
     assert codes == [0, 0], said
-    assert "preset mnist-eps1-gradients: epsilon 1 at" in said and "of 2 processes" in said, said
+    assert "preset mnist-eps1-gradients" in said and "in 2 processes" in said, said
     folder, = (tmp_path / "runs").iterdir()
     statement, = tmp_path.rglob("privacy.json")
     assert statement.parent == folder / "release"
@@ -245,8 +245,8 @@ def wait_for(step, started, place):
 
 
 @pytest.mark.parametrize(("sampled", "what"), [
-    (False, ", of 2 processes, which with the network"),
-    (True, ", of 2 processes, each with all records, which with the network")])
+    (False, ", in 2 processes. The processes and the network"),
+    (True, ", in 2 processes. Each has all records. The processes")])
 def test_the_summary_says_what_is_trusted_and_what_each_process_has(monkeypatch, sampled, what):
     layout = types.SimpleNamespace(sampled=sampled)
     assert planning.processes_line(layout) == ""

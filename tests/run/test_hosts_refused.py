@@ -66,7 +66,7 @@ def test_a_run_goes_on_whoever_comes_late_or_takes_its_folder(place):
     at = next(word for word in started[0].args if word.startswith("--coordinator="))
     third = ["-m", "dpgen_jax.train", *words(), at, "--processes=2", "--process-id=1"]
     codes, said = processes.finish(processes.spawn([third], 1, late), late)
-    assert codes == [2] and "the run has begun without it" in said, said
+    assert codes == [2] and "the run has started without it" in said, said
     for more, line in (([], "holds a run"), (["--resume"], "is using")):
         folder = place / line.replace(" ", "-")
         folder.mkdir()

@@ -40,7 +40,7 @@ def test_an_older_state_of_a_whole_folder_is_refused(world, root):
     killed(world, root, "drawn", blocks=1)
     shutil.rmtree(root)
     shutil.copytree(backup, root)
-    with pytest.raises(UserError, match="has 6 lines and not the one, number 10"):
+    with pytest.raises(UserError, match="has 6 lines, but not line 10"):
         world.live(root, blocks=1)
 
 
@@ -50,7 +50,7 @@ def test_a_folder_without_all_that_it_spent_is_no_fresh_one(world, root):
         if path.name != "config.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     (root / "private").mkdir()
-    with pytest.raises(UserError, match="has 0 lines and not the one"):
+    with pytest.raises(UserError, match="has 0 lines, but not line"):
         world.live(root, blocks=1)
 
 
@@ -213,11 +213,11 @@ def test_a_damaged_journal_is_named(world, root, journal, damage):
                     whole.splitlines(keepends=True)[0] + damage):
         path.write_bytes(content)
         for out, resume_it in ((root, True), (root.with_name("new"), False)):
-            with pytest.raises(UserError, match=f"{path} is damaged: bring it back, or remove it"):
+            with pytest.raises(UserError, match=f"{path} is damaged: restore it, or remove it"):
                 world.live(out, resume_it=resume_it)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         world.live(root)
 
 
@@ -229,7 +229,7 @@ def test_a_damaged_journal_is_named(world, root, journal, damage):
 def test_a_key_that_is_lost_is_named(world, root, journal, damage, match):
     world.live(root, resume_it=False)
     damage(journal / "key")
-    with pytest.raises(UserError, match=f"{match}: bring it back, or remove"):
+    with pytest.raises(UserError, match=f"{match}: restore it, or remove"):
         world.live(root)
 
 
@@ -290,7 +290,7 @@ def test_a_promise_of_another_kind_is_named_and_not_added(world, root, fields):
     world.live(root, resume_it=False, blocks=1)
     said, other = [], type(MECHANISM)(**{**vars(MECHANISM), **fields})
     looked_up(said, mechanism=other)
-    assert "1 run gave them no guarantee that could be added" in said[0] and str(root) in said[0]
+    assert "1 run without a guarantee that could be added" in said[0] and str(root) in said[0]
     with pytest.raises(BudgetExceeded, match="cannot be promised: 1 run on these records"):
         looked_up(said, mechanism=other, total=100.0)
 
@@ -316,13 +316,13 @@ def test_a_total_needs_a_run_with_a_guarantee(guarantee, total):
 def test_whole_runs_on_the_same_records(tmp_path):
     """Seeded and infinite runs are no part of a sum, and no total is promised beside them."""
     _, said = runs.train(tmp_path / "seeded", seed=1)
-    assert "on these records" not in said
+    assert "earlier on these records" not in said
     _, said = runs.train(tmp_path / "first")
-    assert "private: on these records, before: 1 run gave them no guarantee that" in said
+    assert "private: earlier on these records: 1 run without a guarantee that" in said
     assert f"({tmp_path / 'seeded'})" in said
     x, y = runs.images(seed=5)
     _, said = runs.train(tmp_path / "others", x, y)
-    assert "on these records" not in said
+    assert "earlier on these records" not in said
     _, said = runs.train(tmp_path / "second")
-    assert re.search(r"1 run spent epsilon 9\.9\d+ of budgets of 10; with this run's 10 that is "
+    assert re.search(r"1 run spent epsilon 9\.9\d+ of budgets of 10; with this run's 10 the sum is "
                      r"epsilon 20", said), said

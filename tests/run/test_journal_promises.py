@@ -46,15 +46,15 @@ def test_a_run_without_a_guarantee_is_added_to_nothing(world, root):
     """Its own line said what it and earlier runs came to, as if its seed promised anything."""
     world.live(root, resume_it=False, blocks=1)
     (line,) = looked_up([], guarantee=False)
-    assert "this run gives no guarantee" in line and "that is epsilon" not in line
-    assert "that is epsilon 20 at" in looked_up([])[0]
+    assert "this run has no guarantee" in line and "the sum is epsilon" not in line
+    assert "the sum is epsilon 20 at" in looked_up([])[0]
 
 
 def test_a_run_that_goes_on_with_a_seed_counts_no_more(world, root, journal):
     """It began with a promise, as where its schema was bought, and its release has none."""
     world.live(root, resume_it=False, blocks=1)
     go_on(root, False)
-    assert "no guarantee that could be added" in looked_up([])[0]
+    assert "without a guarantee that could be added" in looked_up([])[0]
     go_on(root, True)
     (run,) = Journal(journal).on(records.fingerprint(RECORDS, Journal(journal).key))
     assert run.guarantee is False
@@ -118,7 +118,7 @@ def test_a_schema_that_another_run_bought_is_charged_beside_what_was_bought(loan
     report = of_folder(Path("one"))
     verdicts = {finding.check: finding.verdict for finding in report.findings}
     assert Verdict.FAILS not in verdicts.values()
-    assert verdicts["what was bought of the data is paid for"] == Verdict.HOLDS
+    assert verdicts["what was bought on the data is paid for"] == Verdict.HOLDS
 
 
 def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(loans, monkeypatch):
@@ -155,7 +155,7 @@ def test_data_that_changed_since_their_schema_was_bought_are_refused(loans, caps
     bought("run").close()
     with (loans / "loans.csv").open("a") as file:
         file.write("33,O,no\n")
-    with pytest.raises(UserError, match="the data changed since .*run bought what they left"):
+    with pytest.raises(UserError, match="the data changed after .*run bought their undeclared"):
         train.command(["--resume", "run"])
 
 
@@ -179,8 +179,9 @@ def test_entries_that_the_schema_command_buys_are_remembered(loans, capsys):
     capsys.readouterr()
     (loans / "paid.yaml").rename(loans / "kept.yaml")
     bought("run").close()
-    assert "1 run spent epsilon 0.5 of budgets of 0.5; with this run's 5 that is epsilon 5.5" in (
-        capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert "1 run spent epsilon 0.5 of budgets of 0.5; with this run's 5 the sum is" in said
+    assert "the sum is epsilon 5.5" in said
     with pytest.raises(BudgetExceeded, match="would be epsilon 10.5 at"):
         train.command([*WORDS, "--total-epsilon=10"])
 
@@ -234,5 +235,5 @@ def test_numbers_are_added_as_they_are_written():
     earlier = [Run("", "", True, "record", "replace-one", 1e-5, "", 1, 0.1, 0.1, "", False)] * 2
     promise = spending.Promise("replace-one", "record", "")
     spending.require_sums(earlier, promise, Budget(0.1, 1e-5), 0.3, "")
-    with pytest.raises(BudgetExceeded, match="would be epsilon 0.30001 at delta 3e-05, beyond"):
+    with pytest.raises(BudgetExceeded, match="would be epsilon 0.30001 at delta 3e-05, more than"):
         spending.require_sums(earlier, promise, Budget(0.10001, 1e-5), 0.3, "")

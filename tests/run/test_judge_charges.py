@@ -70,7 +70,7 @@ def train(out, judge=None, **options):
 def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monkeypatch):
     costs = iter([(), NAMES])
     monkeypatch.setattr(monitor, "judging_cost", lambda *_: next(costs))
-    with pytest.raises(UserError, match="went on while this one started"):
+    with pytest.raises(UserError, match="continued while this one started"):
         lifecycle.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
                            lambda line: None)
 

@@ -140,7 +140,7 @@ def test_own_records_do_not_judge(tmp_path, how):
         data = dataclasses.replace(other, x_test=data.x_train, y_test=data.y_train)
     watching = MonitorOptions(evaluate_every=3, public_dataset=own, keep_best=True)
     request = dataclasses.replace(runs.request(tmp_path / "run"), monitor=watching)
-    with pytest.raises(UserError, match="no epsilon covers it: what --public-dataset npz"):
+    with pytest.raises(UserError, match="without being covered by epsilon: what --public-dataset"):
         lifecycle.run(request, data, lambda line: None)
     assert not (tmp_path / "run").exists()
     accepted = dataclasses.replace(request, accept_uncovered=True)
@@ -270,7 +270,7 @@ def test_a_release_that_cannot_judge_is_refused(tmp_path, judge_run):
         monitor.judging_cost(alone, protects_clients=False)
     shutil.copytree(judge_run, tmp_path / "swapped")
     runs.files(tmp_path / "swapped").released.write_text('{"generator_sha256": "0"}')
-    with pytest.raises(UserError, match="is not the one that this run has made"):
+    with pytest.raises(UserError, match="was not made by this run"):
         monitor.judging_cost(dataclasses.replace(options,
                                                  public_dataset=f"release:{tmp_path / 'swapped'}"),
                              protects_clients=False)

@@ -56,13 +56,13 @@ def test_process_0_names_who_does_not_come():
     leader, other = met(arrival(0, 4), arrival(2, 4), seconds=3)
     assert leader.startswith("process 1, 3 of 4 did not come to port") or (
         leader.startswith("process 1, 2, 3 of 4"))  # on a machine where a thread takes so long
-    assert other == leader or "nobody answers" in other
+    assert other == leader or "no process answers" in other
 
 
 def test_nobody_answers():
     began = time.monotonic()
     (errors,) = met(arrival(1), seconds=0.5)
-    assert errors.startswith("nobody answers at --coordinator 127.0.0.1:")
+    assert errors.startswith("no process answers at --coordinator 127.0.0.1:")
     assert time.monotonic() - began < LONG
 
 
@@ -71,7 +71,7 @@ def test_nobody_answers():
     (arrival(1, version="2"), "process 1 has JAX 2, and process 0 1"),
     (arrival(1, state="disk", seed="3"),
      "process 1 was started with another --seed, --state than process 0; start all with the same "
-     "command, but for --process-id")])
+     "command, except for --process-id")])
 def test_processes_that_differ_are_told_how(other, line):
     assert met(arrival(0), other) == [line, line]
 
@@ -86,7 +86,7 @@ def test_of_two_with_one_number_one_is_refused():
     end = time.monotonic() + LONG
     while not errors and time.monotonic() < end:
         time.sleep(0.01)
-    assert len(errors) == 1 and "another process 1 has come" in errors[0]
+    assert len(errors) == 1 and "another process 1 has already" in errors[0]
     assert met(arrival(2, 3), place=place) == [""]
     for thread in threads:
         thread.join(LONG)
@@ -146,7 +146,7 @@ def test_who_comes_late_is_told_so(answer):
         thread.start()
         (errors,) = met(arrival(1), place=f"127.0.0.1:{server.getsockname()[1]}")
         thread.join(LONG)
-    assert "the run has begun without it" in errors
+    assert "the run has started without it" in errors
 
 
 def test_a_process_learns_at_once_that_the_one_that_leads_is_gone():
@@ -180,4 +180,5 @@ def test_a_port_that_is_used_and_a_place_that_is_none_are_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         (errors,) = met(arrival(0), place=f"127.0.0.1:{server.getsockname()[1]}")
     assert "cannot be used here" in errors
-    assert met(arrival(0), place="host0") == ["--coordinator host0 is no HOST:PORT, as host0:1234"]
+    assert met(arrival(0), place="host0") == [
+        "--coordinator host0 is not HOST:PORT, such as host0:1234"]

@@ -163,5 +163,5 @@ def test_a_line_made_to_harm_is_named(tmp_path, line):
 
 def test_a_pipe_is_no_file_of_metrics(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         read(tmp_path / "metrics.jsonl")

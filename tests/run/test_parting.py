@@ -62,7 +62,7 @@ def test_another_that_is_gone_after_the_release_costs_a_warning(told, ended, mon
     monkeypatch.setattr(hosts, "tell", gone)
     with hosts.leading(lambda: 0):
         pass
-    assert ended == [0] and "what this one wrote is whole" in capsys.readouterr().err
+    assert ended == [0] and "the files of this one are complete" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("error", "code", "line"), [
@@ -169,7 +169,7 @@ def test_a_process_alone_is_not_ended_at_once(ended):
 
 def test_processes_that_do_not_see_the_run_folder_are_refused(told, tmp_path, monkeypatch):
     monkeypatch.setattr(hosts, "gather", lambda value: [value, False])
-    with pytest.raises(UserError, match="process 1 does not see the run folder"):
+    with pytest.raises(UserError, match="process 1 cannot see the run folder"):
         follower.require_shared(RunFolder(tmp_path))
     assert told == [("look", {"folder": str(tmp_path), "run": ""})]
 

@@ -165,7 +165,7 @@ DAMAGE = {
         b"".join(lines(r)).replace(b'"count":1', b'"count":0', 1)), "line 2 is broken"),
     "a line less": (lambda r: (r / "ledger.jsonl").write_bytes(
         b"".join(lines(r)[:2] + lines(r)[3:])), "line 3 is broken"),
-    "another ledger": (another_ledger, "ledger.jsonl is the ledger of another run"),
+    "another ledger": (another_ledger, "ledger.jsonl does not belong to the run"),
     "config cut": (lambda r: (r / "config.json").write_bytes(b'{"method":'), "is damaged"),
     "config a list": (lambda r: (r / "config.json").write_text("[]"), "config.json is damaged"),
     "no config": (lambda r: (r / "config.json").unlink(), "no config.json"),
@@ -206,7 +206,7 @@ def test_a_run_in_use_is_refused(broken):
 
 def test_without_resume_a_run_is_refused(broken):
     before = runs.snapshot(broken)
-    with pytest.raises(UserError, match=r"holds a run; go on with it: resume\("):
+    with pytest.raises(UserError, match=r"already contains a run; resume it with resume\("):
         runs.train(broken)
     assert runs.snapshot(broken) == before
 
@@ -225,7 +225,7 @@ def test_nothing_left_to_spend_is_said(tmp_path, monkeypatch):
         at_draw(patch, 1, cut)
         with pytest.raises(Cut):
             runs.train(tmp_path / "run", steps=1)
-    with pytest.raises(BudgetExceeded, match="leaves no budget"):
+    with pytest.raises(BudgetExceeded, match="leave no budget"):
         runs.train(tmp_path / "run", steps=1, resume=True)
     assert not (tmp_path / "run/release").exists() and totals(tmp_path / "run").steps == 1
 

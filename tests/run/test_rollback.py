@@ -46,7 +46,7 @@ def test_killed_between_any_two_files_it_goes_on(world, root, moment):
 def test_killed_before_there_is_a_config_it_starts_again(world, root):
     (root / "private").mkdir(parents=True)
     (root / "config.json.tmp").write_text('{"meth')
-    with pytest.raises(UserError, match="holds no run to resume"):
+    with pytest.raises(UserError, match="no run to resume in"):
         world.live(root)
     world.live(root, resume_it=False, blocks=1)
     assert charged(root) == (1, 1)
@@ -148,7 +148,7 @@ def test_the_ledger_of_another_run_is_refused(world, root, tmp_path, elsewhere):
     killed(world, root, "block", blocks=3, resume_it=False)
     shutil.copy(tmp_path / "other/ledger.jsonl", root / "ledger.jsonl")
     elsewhere()
-    refused(world, root, "is the ledger of another run")
+    refused(world, root, "does not belong to the run")
 
 
 def test_the_identity_of_another_run_is_refused(world, root, tmp_path):
@@ -168,8 +168,8 @@ def test_other_clients_of_the_same_records_are_refused(world, root):
 
     world.live(root, resume_it=False, blocks=1, dealt=of(clients))
     world.live(root, blocks=1, dealt=of(clients.copy()))
-    refused(world, root, "other clients hold them", dealt=of(np.roll(clients, 4)))
-    refused(world, root, "other clients hold them", dealt=of(clients[::-1].copy()))
+    refused(world, root, "their clients are different", dealt=of(np.roll(clients, 4)))
+    refused(world, root, "their clients are different", dealt=of(clients[::-1].copy()))
 
 
 def test_a_total_beyond_the_budget_of_all_runs_is_refused_before_there_is_a_folder(world, root):
@@ -179,8 +179,8 @@ def test_a_total_beyond_the_budget_of_all_runs_is_refused_before_there_is_a_fold
     second, third = root.with_name("second"), root.with_name("third")
     world.live(second, resume_it=False, blocks=1, total=2 * BUDGET.epsilon, say=said.append)
     assert len(said) == 1 and "1 run spent epsilon" in said[0]
-    assert "of budgets of 10; with this run's 10 that is epsilon 20 at delta 0.002" in said[0]
-    with pytest.raises(BudgetExceeded, match="would be epsilon 30 at delta 0.003, beyond"):
+    assert "of budgets of 10; with this run's 10 the sum is epsilon 20 at delta 0.002" in said[0]
+    with pytest.raises(BudgetExceeded, match="would be epsilon 30 at delta 0.003, more than"):
         world.live(third, resume_it=False, total=2 * BUDGET.epsilon)
     assert not third.exists() and COUNTS.epsilon == BUDGET.class_epsilon
     world.live(root, blocks=1, total=2 * BUDGET.epsilon)  # its own budget counts once

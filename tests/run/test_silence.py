@@ -37,7 +37,7 @@ def written(monkeypatch):
 
 def test_a_first_step_that_takes_long(written, speaks):
     bar = progress.Bar(3, 0)
-    assert wait_for(lambda: sum(line.startswith("still at the first step, ")
+    assert wait_for(lambda: sum(line.startswith("compiling and computing the first step: ")
                                 for line in list(written)) > 1)
     bar.advance(1, {})
     assert wait_for(lambda: not speaks())
@@ -62,7 +62,7 @@ def test_where_nothing_is_to_be_said(written, speaks, bar):
 def test_seconds_tick_on_a_terminal_and_nothing_is_estimated(monkeypatch, capsys):
     monkeypatch.setattr(progress, "TICK", 0.01)
     waiting = progress.Waiting("step", live=True)
-    ticked = re.compile(r"\rstill at the first step, \d+ s with compiling")
+    ticked = re.compile(r"\rcompiling and computing the first step: \d+ s so far")
     assert wait_for(lambda: ticked.search(capsys.readouterr().err))
     waiting.end()
     assert "left" not in capsys.readouterr().err

@@ -217,7 +217,7 @@ def test_units_that_keep_nothing_need_no_place(name):
     runtime = capacity.fitting(name, config, spec, Runtime(state="disk"), said.append)
     keeps = name in ("datalens", "gpate", "pategan", "gswgan", "dpac", "dcgan")
     assert runtime.state == ("disk" if keeps else "device")
-    assert said == [] if keeps else "keep nothing from step to step" in said[0]
+    assert said == [] if keeps else "keep no state between steps" in said[0]
 
 
 def test_slabs_are_of_one_size_and_as_large_as_fits():

@@ -64,7 +64,7 @@ def test_a_copy_that_breaks_off_leaves_nothing_that_loads(store, folder, monkeyp
     monkeypatch.setattr(type(store), "put_file", lambda self, *args: full(*args))
     with pytest.raises(UserError, match="memory://shared cannot be used .*quota"):
         storage.copy(folder, "memory://shared")
-    with pytest.raises(UserError, match="holds no release"), storage.on_disk("memory://shared"):
+    with pytest.raises(UserError, match="does not contain a release"), storage.on_disk("memory://shared"):
         pass
 
 

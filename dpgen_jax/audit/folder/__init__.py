@@ -30,7 +30,7 @@ LIMITS = (
     "that, and `audit --faults` shows what it would catch",
     "bits of noise that were used twice in purchases, or in what was published after the run: no "
     "digests of them are kept",
-    "words that are hidden in the pixels of a picture, or in the weights of the generator")
+    "words hidden in the pixels of a picture, or in the weights of the generator")
 
 
 def of_folder(root: Path, place: str | None = None, options: DataOptions = DataOptions(),
@@ -38,11 +38,8 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
-        root: The folder.
         place: The data set that was trained on, as `data.load` takes it; None for none.
-        options: How it is read.
-        log: Prints a line of the audit.
-        seconds: How long the mechanism of the run is attacked too; 0: not at all.
+        seconds: How long the mechanism of the run is attacked as well; 0: not at all.
         stated: The request of a run of an earlier version, whose folder does not hold it.
 
     Returns:
@@ -157,7 +154,7 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
         return
     if not folder.released:
         findings.unchecked("the run is finished", "it has no release, and promises nothing yet",
-                           "go on with it, or audit it when it is done")
+                           "resume it, or audit it when it is done")
         return
     if (why := reading.attempt(lambda: folder.statement)):
         findings.found("privacy.json can be read", False, why)
@@ -178,7 +175,7 @@ def _report(root: Path, findings: Findings, limits: list[str]) -> Report:
     if failed:
         closing = f"{len(failed)} of {len(made)} checks FAIL: {failed[0].check}"
     elif open_ones:
-        closing = (f"no pass: {len(made) - len(open_ones)} checks hold, and {len(open_ones)} "
+        closing = (f"not a pass: {len(made) - len(open_ones)} checks hold, and {len(open_ones)} "
                    f"could not be made ({open_ones[0].check})")
     else:
         closing = f"all {len(made)} checks hold"

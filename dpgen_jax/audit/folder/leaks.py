@@ -126,7 +126,7 @@ WORDS = bytes([9, 10, 13, *range(32, 127)])
 
 
 def kept_private(folder: Folder, findings: Findings) -> None:
-    """Checks that nobody but its owner can read what is private to a run or a client."""
+    """Checks that only its owner can read what is private to a run or a client."""
     private = folder.files.private
     if not private.is_dir():
         findings.found("private/ is there, and only its owner can read it", False,
@@ -146,7 +146,7 @@ def kept_private(folder: Folder, findings: Findings) -> None:
         with contextlib.suppress(FileNotFoundError):  # an old checkpoint, removed meanwhile
             file, name = path.lstat(), path.relative_to(folder.root)
             if stat.S_ISLNK(file.st_mode) or file.st_uid != owner:
-                wrong.append(f"{name} is another's, or a link")
+                wrong.append(f"{name} belongs to another user, or is a link")
             elif file.st_mode & 0o077:
                 wrong.append(f"{name} has mode {stat.S_IMODE(file.st_mode):04o}")
     findings.found("only their owner can read private/ and the ledger", not wrong,
@@ -169,10 +169,10 @@ def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> No
         if path.is_file() and not path.is_symlink():
             for name, data in unpacked_parts(path):
                 looked += len(data)
-                hits += [f"{name} holds {what}" for what in _found(data, [*words, *further])]
+                hits += [f"{name} contains {what}" for what in _found(data, [*words, *further])]
     kinds = ", ".join(dict.fromkeys(what + " (in texts)" * (len(word) < SHORT)
                                     for what, word in [*words, *further]))
-    findings.found("the release holds no key, path, name or record", not hits, "; ".join(
+    findings.found("the release contains no key, path, name or record", not hits, "; ".join(
         dict.fromkeys(hits)) or f"{looked:,} bytes, unpacked ones too, searched for absolute "
         f"paths of usual folders, {kinds}{skipped}")
 

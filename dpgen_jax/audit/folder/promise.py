@@ -16,7 +16,7 @@ from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import go_on, read_json
 from dpgen_jax.core.terms import ProtectedUnit, Unit, at_most
 from dpgen_jax.federated import server
-from dpgen_jax.release import contents
+from dpgen_jax.release import contents, documents
 from dpgen_jax.release import guarantee as statements
 from dpgen_jax.release.bundle import load
 from dpgen_jax.release.guarantee import Protected
@@ -37,7 +37,7 @@ def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
     if same:
         _costs(folder, findings)
     findings.unchecked("epsilon from the ledger, charges against releases, permissions",
-                       "the ledger lies with whoever trained it",
+                       "the ledger stays with the person who trained it",
                        "ask them for `python -m dpgen_jax.audit RUN`")
 
 
@@ -88,7 +88,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
         findings.add("the sanitised data-dependent epsilon",
                      Verdict.HOLDS if known else Verdict.UNCHECKED,
                      "its cost is charged and its fields agree with the ledger; the number itself "
-                     "is noisy, made of votes, and cannot be made anew" + (
+                     "is noisy, computed from votes, and cannot be recomputed" + (
                          ": it is the one that was written" if known else ""))
 
 
@@ -113,14 +113,15 @@ def _steps(folder: Folder, findings: Findings, book: Book) -> None:
                        f"it says {made} steps, and the last checkpoint is of step {last}")
     elif made > last:
         findings.unchecked(check, f"it says {made} steps, and the last checkpoint is of step "
-                           f"{last}, as where a later one could not be written")
+                           f"{last}: a later one may not have been written")
     else:
         findings.found(check, True, f"{made} steps, {charged} rounds charged")
     if book is not folder.book:
         more = folder.book.account.steps - charged
         findings.unchecked(
-            "the run is finished", "it went on after this release, of which all else is said "
-            f"here: {more} rounds were charged since, and are in no release", go_on(folder.root))
+            "the run is finished", "it continued after this release, to which the other checks "
+            f"refer: {more} rounds were charged since "
+            "and are in no release", go_on(folder.root))
 
 
 def as_written(folder: Folder, findings: Findings) -> bool:
@@ -176,10 +177,11 @@ def _expected(folder: Folder, book: Book) -> Json:
         steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
         accounting=folder.method_config.accounting, as_published=stages.as_published(
-            config["method"], folder.method_config, account.header["delta"], steps))
+            config["method"], folder.method_config, account.header["delta"], steps),
+        made_by=config.get("made_by"), started_on=config.get("started_on"))
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
-    privacy |= {name: written[name] for name in ("kept_step",) if name in written}
+    privacy |= {name: written[name] for name in ("kept_step", "texts") if name in written}
     if (event := books.published(book.records)) is not None:
         privacy |= _with_bound(folder, book, event)
     return privacy
@@ -253,16 +255,28 @@ def _for_people(folder: Folder, findings: Findings) -> None:
         findings.unchecked(
             "the texts of the release say what privacy.json says",
             f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
-            "this version cannot make anew",
-            "compare its epsilon with that of privacy.json. A resume writes README.txt and "
-            "statement.html: " + (go_on(folder.root) if folder.whole else "ask whoever trained it"))
+            "this version cannot reproduce",
+            f"compare its epsilon with that of privacy.json. {_rewritten(folder)}")
+        return
+    if folder.statement.get("texts") != documents.TEXTS:
+        findings.unchecked(
+            "README.txt and statement.html say what privacy.json says",
+            "they were written in the words of another version, and cannot be compared",
+            f"compare their epsilon with that of privacy.json. {_rewritten(folder)}")
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}
     wrong = [name for name, text in texts.items()
              if not (path := folder.release / name).is_file() or path.read_bytes() != text]
     findings.found(f"{' and '.join(texts)} say what privacy.json says", not wrong,
-                   f"{' and '.join(wrong)}: not what is made of this privacy.json" * bool(wrong))
+                   f"{' and '.join(wrong)}: differs from what "
+                   "this privacy.json gives" * bool(wrong))
+
+
+def _rewritten(folder: Folder) -> str:
+    """Says how the texts of a release are written again."""
+    return ("A resume writes README.txt and statement.html again: "
+            + (go_on(folder.root) if folder.whole else "ask the person who trained it"))
 
 
 def _digest(folder: Folder, name: str) -> str:

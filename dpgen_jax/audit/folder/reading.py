@@ -172,11 +172,7 @@ class Folder:
 
 
 def opened(root: Path, stated: Request | None = None) -> Folder:
-    """Finds out what a folder is.
-
-    Args:
-        root: The folder.
-        stated: As `Folder` has it.
+    """Recognises the kind of a folder; `stated` is as in `Folder`.
 
     Raises:
         UserError: It is neither a run nor a release.
@@ -186,7 +182,7 @@ def opened(root: Path, stated: Request | None = None) -> Folder:
         return Folder(root, whole=True, stated=stated)
     if names & {"privacy.json", "generator.safetensors"}:
         return Folder(root, whole=False)
-    raise UserError(f"{root} is neither a run nor a release: it holds no ledger.jsonl and no "
+    raise UserError(f"{root} is neither a run nor a release: it has no ledger.jsonl and no "
                     "privacy.json; name the folder of a run")
 
 

@@ -47,10 +47,8 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
     """Changes records of the run's data set, one at a time, and compares everything.
 
     Args:
-        folder: The folder of a run.
         place: The data set, as `data.load` takes it.
         options: How it is read, where that differs from how the run read it.
-        findings: The findings, to which this adds.
 
     Returns:
         What must not be in the release: some records, and names of subjects.
@@ -74,8 +72,8 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
     key = bytes.fromhex(identity["partition_key"])
     dealt = planning.dealt(method, config, dataset, key)
     same = sealing.fingerprint(sealed, key, dealt) == identity["fingerprint"]
-    findings.found("the records are those that the run began with", same, "" if same else
-                   f"{place} holds other records, or they are read in another way")
+    findings.found("the records are those of the start of the run", same, "" if same else
+                   f"{place} has other records, or they are read in another way")
     if same:
         _described(folder, dataset, method, findings)
         _disjoint(dealt, findings)
@@ -85,7 +83,7 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
 
 def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
     """The data set as the run read it, and the configuration that goes with it."""
-    place, _ = reading.with_kind(place)
+    place = reading.with_kind(place)
     options = reading.stated_options(folder.root, folder.request, options)
     dataset = reading.load_as_noted(place, options, reading.noted_options(folder.root),
                                     contents.spec(folder.config["spec"]))
@@ -110,12 +108,12 @@ def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findi
 
 
 def _disjoint(dealt: Partition, findings: Findings) -> None:
-    """Checks that no record lies with two units."""
+    """Checks that no record is in two units."""
     each = [np.unique(row) for row in dealt.index]
     everyone = np.concatenate(each)
     twice = len(everyone) - len(np.unique(everyone))
-    findings.found("no record lies with two units", not twice,
-                   f"{twice} records lie with more than one unit" if twice else
+    findings.found("no record belongs to two units", not twice,
+                   f"{twice} records belong to more than one unit" if twice else
                    f"{len(each):,} units of at most {dealt.index.shape[1]:,} records")
 
 
@@ -139,7 +137,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
             changed = moved.state or moved.squared
             moved_at_all, most = moved_at_all + bool(changed), max(most, moved.squared)
             if changed and moved.unit not in owners:
-                wrong = wrong or f"unit {moved.unit} moved, which does not have the record"
+                wrong = wrong or f"unit {moved.unit} changed, although it does not have the record"
             if moved.squared > limit:
                 wrong = wrong or (f"a message moved by a squared distance of {moved.squared}, and "
                                   f"the bound says {limit}")
@@ -148,7 +146,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
             wrong = wrong or "records of other units were dealt anew"
     findings.found("one record moves only its own unit, within the bound", not wrong, wrong or (
         f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
-        f"differed, by at most {most} of {limit} (squared); nothing else is given records"))
+        f"differed, by at most {most} of {limit} (squared); nothing else receives records"))
 
 
 def told_to_a_unit(method: Method) -> np.ndarray:

@@ -45,7 +45,7 @@ def chained(folder: Folder, findings: Findings) -> bool:
                                "no ledger yet", go_on(folder.root))
         return False
     book = folder.book
-    torn = ("; a crash tore its last line, which a resume will charge" if book.tail else "")
+    torn = ("; a crash cut its last line short, and a resume will charge it" if book.tail else "")
     findings.found("ledger.jsonl, chain of hashes", True,
                    f"{len(book.records)} lines, {book.account.steps} rounds charged{torn}")
     spent, target = book.account.epsilon(), book.account.target
@@ -54,7 +54,8 @@ def chained(folder: Folder, findings: Findings) -> bool:
                    spent <= target or cut,
                    f"epsilon {at_most(spent)} of {at_most(target)} at delta "
                    f"{at_most(book.account.header['delta'])}"
-                   + "; a torn line is charged in full, and the release states all that is charged"
+                   + "; a torn line is charged in full, and the release states everything that is "
+                     "charged"
                    * (spent > target and cut))
     return True
 
@@ -155,15 +156,15 @@ def journalled(folder: Folder, findings: Findings) -> str:
     run = str(folder.config.get("run"))
     path = journal.place() / "runs" / f"{run}.jsonl"
     if not path.is_file():
-        return ("an older ledger that was put back: the journal of this machine does not know "
-                f"run {run[:8]}, as where it was made elsewhere")
+        return ("an older ledger that was put back: the journal of this machine does not know run "
+                f"{run[:8]}, which may have been made elsewhere")
     known = read_run(path)
     if known is None:
         return "an older ledger that was put back: the journal's line on this run is torn"
     book = folder.later().book
     wrong = ("" if book.contains(known.head, known.lines) else
-             f"the journal knows of line {known.lines} of another ledger, which this one, with "
-             f"{len(book.hashes)} lines, does not hold: an older state, or a copy")
+             f"the journal knows of line {known.lines} of another ledger, which is not in this one "
+             f"of {len(book.hashes)} lines: an older state, or a copy")
     if promise.holds(folder) and not known.guarantee:
         wrong = wrong or ("the journal knows it as a run without a guarantee, and its release "
                           "states one")
@@ -188,7 +189,7 @@ def class_counts(folder: Folder, findings: Findings) -> None:
     paid = dict(folder.book.account.spent()).get(cost, 0) if cost else 0
     wrong = ""
     if path.exists() and (not paid or stored.get("epsilon") != price):
-        wrong = (f"it holds counts of epsilon {stored.get('epsilon')}; config.json buys epsilon "
+        wrong = (f"it has counts of epsilon {stored.get('epsilon')}; config.json buys epsilon "
                  f"{price:g} of them and the ledger charges them {paid} times")
     findings.found("class_counts.json is paid for", not wrong,
                    wrong or f"charged {paid} times with epsilon {price:g}")
@@ -200,7 +201,7 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
     The cost of an earlier release that judges the run is not compared, as its run may lie
     elsewhere; but a run with such a judge must charge something for it.
     """
-    check, charged = "what was bought of the data is paid for", _single_charges(folder)
+    check, charged = "what was bought on the data is paid for", _single_charges(folder)
     of_judge = [pair for pair in charged if pair[0].mechanism.startswith(monitor.NAMED_JUDGES)]
     charged = tuple(pair for pair in charged if pair not in of_judge)
     if folder.config.get("judged_by") or of_judge:
@@ -226,7 +227,7 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
 
 def purchases_alone(folder: Folder, findings: Findings) -> None:
     """Compares purchase.json with the ledger of a run that has made nothing but purchases."""
-    check, book = "what was bought of the data is paid for", folder.book
+    check, book = "what was bought on the data is paid for", folder.book
     if (why := attempt(lambda: undeclared.stored(folder.root))):
         findings.found(check, False, why)
         return
@@ -281,7 +282,7 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
         found.append(tuple(schema.purchases(
             document.get("bought", []) if isinstance(document, dict) else None)))
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
-        raise UserError("the schema that was bought is not at hand, as it was declared in Python")
+        raise UserError("the bought schema is not available, since it was declared in Python")
     return found
 
 
@@ -319,7 +320,7 @@ def against_releases(folder: Folder, findings: Findings) -> None:
 
 def _metrics(folder: Folder, findings: Findings) -> None:
     """Compares the rows of metrics with the ledger; rounds that have none cannot be compared."""
-    check, wrong, looked = "metrics.jsonl knows of no round that is not charged", *_all_rows(folder)
+    check, wrong, looked = "metrics.jsonl contains no round that is not charged", *_all_rows(folder)
     rows = [_charged(row, 0) for row in run_folder.every(folder.files.metrics)]
     without = settled(folder.book) - max(rows, default=0)
     if without > 0 and not wrong:
@@ -371,16 +372,15 @@ def bits_once(folder: Folder, findings: Findings) -> None:
     again, last = noise_digests.repeated(rows), max((row.number for row in rows), default=-1)
     inside = [row for row in rows if row.twice]
     wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
-        f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "
-        "one" if inside else
+        f"in round {inside[0].number}, {inside[0].twice} random numbers "
+        "were equal to another one" if inside else
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
     older = sum(row.twice is None for row in rows)
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
-        f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
+        f", but {older} rounds of an earlier version were not checked for that" if older else "")
     unseen = settled(folder.book) - len({row.number for row in rows})
     if unseen > 0 and not wrong:
-        findings.unchecked(ONCE, f"{seen}; of {unseen} other rounds that were made there is no "
-                           "digest")
+        findings.unchecked(ONCE, f"{seen}; there is no digest of {unseen} other rounds")
         return
     findings.found(ONCE, not wrong, wrong or seen)
 
@@ -449,7 +449,7 @@ _epsilon = functools.cache(composition.epsilon_of)
 def _votes(folder: Folder, findings: Findings) -> None:
     """Compares the votes that the data holder kept with the charges."""
     mechanism = folder.mechanism
-    check = "private/votes.i4 knows of no answer that is not charged"
+    check = "private/votes.i4 contains no answer that is not charged"
     kept = kept_votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
     if kept < settled(folder.book):
         findings.unchecked(check, f"it holds votes of {kept} rounds, and {settled(folder.book)} "

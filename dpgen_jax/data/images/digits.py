@@ -74,7 +74,7 @@ def _idx_part(folder: Path, part: str) -> Arrays:
     images, labels = _read_idx(images_path, 3), _read_idx(labels_path, 1)
     if len(images) != len(labels):
         raise UserError(f"{images_path} holds {len(images)} images, {labels_path.name} "
-                        f"{len(labels)} labels; fetch both files of one release")
+                        f"{len(labels)} labels; download both files of one release")
     return images, labels
 
 
@@ -82,7 +82,7 @@ def _idx_file(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise UserError(f"{folder / name}[.gz] is missing; put it there or mend the folder")
+    raise UserError(f"{folder / name}[.gz] is missing; put it there or correct the folder")
 
 
 def _read_idx(path: Path, dims: int) -> np.ndarray:
@@ -97,7 +97,7 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
         if path.suffix != ".gz":
             _require_length(path, shape, size - header)
         if not promised:
-            raise UserError(f"{path} holds {shape[0]} images and no pixels" if shape[0] else
+            raise UserError(f"{path} has {shape[0]} images without pixels" if shape[0] else
                             f"{path} holds 0 {'images' if dims > 1 else 'labels'}; at least 1 is "
                             "needed")
         if path.suffix != ".gz" and promised >= base.LARGE_ARRAY:
@@ -111,10 +111,10 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
 def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
     if not IDX_MAGIC[dims].startswith(head[:4]):
         raise UserError(f"{path} starts with bytes {head[:4].hex()}, an idx{dims} file with "
-                        f"{IDX_MAGIC[dims].hex()}; is it another file under this name?")
+                        f"{IDX_MAGIC[dims].hex()}; is it another file with this name?")
     if len(head) < 4 * (1 + dims):
-        raise UserError(f"{path} is truncated: {len(head)} bytes, the header alone takes "
-                        f"{4 * (1 + dims)}; fetch it again")
+        raise UserError(f"{path} is truncated: {len(head)} bytes, and its header needs "
+                        f"{4 * (1 + dims)}; download it again")
     return struct.unpack(f">{dims}I", head[4:])
 
 
@@ -122,7 +122,8 @@ def _require_length(path: Path, shape: tuple[int, ...], present: int) -> None:
     missing = math.prod(shape) - present
     if missing:
         fault = f"truncated by {missing}" if missing > 0 else f"too long by {-missing}"
-        raise UserError(f"{path} is {fault} bytes against its header {shape}; fetch it again")
+        raise UserError(f"{path} is {fault} bytes compared with its header {shape}; download it "
+                        "again")
 
 
 def to_bytes(name: str, x: np.ndarray) -> np.ndarray:
@@ -277,7 +278,7 @@ def femnist(path_text: str, classes: int | None, image_size: int | None) -> Data
     if stated is not None:
         classes = MERGED if merged else fixed_classes(path.name, stated, classes)
     elif classes is None:
-        raise UserError(f"{path.name} does not say its number of classes, as fed_emnist_train.h5 "
+        raise UserError(f"{path.name} does not state its number of classes, as fed_emnist_train.h5 "
                         f"and fed_emnist_digitsonly_train.h5 do; pass {option('classes', 'N')}")
     beside = path.with_name(path.name.replace("train", "test"))
     x, y, clients = _read(path, stated or classes)
@@ -319,7 +320,7 @@ def _read(path: Path, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         raise
     except Exception as error:  # h5py raises exceptions of many kinds
         reason = shown((str(error).splitlines() or [type(error).__name__])[0])
-        raise UserError(f"{path} cannot be read as HDF5 ({reason}); fetch it again") from error
+        raise UserError(f"{path} cannot be read as HDF5 ({reason}); download it again") from error
     sizes = [len(y) for _, y in arrays]
     x, y = (np.concatenate([part[i] for part in arrays]) for i in (0, 1))
     return x, y, np.repeat(np.arange(len(arrays)), sizes)
@@ -345,13 +346,13 @@ def _checked(name: str, clients: Any, key: str) -> tuple[Any, Any]:
     x, y = (None if group is None else _member(group, part, h5py.Dataset)
             for part in ("pixels", "label"))
     if x is None or y is None or any(part.external or part.is_virtual for part in (x, y)):
-        raise UserError(f"{name}: no `pixels` and `label`; fetch the file again")
+        raise UserError(f"{name}: no `pixels` and `label`; download the file again")
     if not x.shape or x.shape[1:] != (SIDE, SIDE) or x.dtype.kind != "f":
         raise UserError(f"{name}: pixels are {x.dtype} of shape {x.shape}, expected floats "
                         f"[n, {SIDE}, {SIDE}]")
     if y.shape != x.shape[:1] or y.dtype.kind not in "iu" or not len(y):
         raise UserError(f"{name}: {len(x)} images but label is {y.dtype} of shape {y.shape}; one "
-                        "integer an image is needed, and 1 image or more")
+                        "integer per image is needed, and at least 1 image")
     return x, y
 
 
@@ -359,8 +360,8 @@ def _client(name: str, pixels: Any, label: object, classes: int) -> tuple[np.nda
     """Reads the images and labels of a client, and checks their values."""
     x, y = np.asarray(pixels), np.asarray(label)
     if not ((x >= 0) & (x <= 1)).all():  # NaN too
-        raise UserError(f"{name}: pixels outside [0, 1] or NaN; fetch the file again")
+        raise UserError(f"{name}: pixels outside [0, 1] or NaN; download the file again")
     if not ((y >= 0) & (y < classes)).all():
-        raise UserError(f"{name}: a label lies outside 0..{classes - 1}; fetch the file again, or "
-                        "name its number of classes")
+        raise UserError(f"{name}: a label lies outside 0..{classes - 1}; download the file again, "
+                        "or name its number of classes")
     return np.rint(x * x.dtype.type(255)).astype(np.uint8), y

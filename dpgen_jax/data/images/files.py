@@ -153,7 +153,7 @@ def is_grey(path: Path) -> bool:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """Opens an image; all that fails while it is open is `Unreadable`."""
     if not path.is_file():  # a pipe never ends
-        raise Unreadable(path, "cannot be read as an image: it is missing, or no regular file")
+        raise Unreadable(path, "cannot be read as an image: it is missing or not a regular file")
     try:
         with Image.open(path, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
@@ -175,10 +175,10 @@ def _fault(image: Image.Image) -> str:
         return (f"has pixels of the mode {image.mode}, which no fixed rule brings to 8 bits: save "
                 "it as grey or RGB with 8 or 16 bits a channel")
     if getattr(image, "is_animated", False) and image.format != "MPO":  # a photo with its preview
-        return "holds several images: save one of them as a file of its own"
+        return "contains several images: save one of them as a separate file"
     if (image.format == "PNG" and image.mode in ("L", "RGB") and "transparency" in image.info
             and any(tile[3] != image.mode for tile in getattr(image, "tile", ()))):
-        return ("has a transparent colour, which is read in channels of 8 bits alone: save it with "
+        return ("has a transparent colour, which is read only for channels of 8 bits: save it with "
                 "an alpha channel")
     return ""
 
@@ -396,7 +396,7 @@ def folder_file(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise UserError(f"{folder / names[0]} is missing; put it there or mend the folder")
+    raise UserError(f"{folder / names[0]} is missing; put it there or correct the folder")
 
 
 def lines(path: Path) -> list[list[str]]:
@@ -413,7 +413,7 @@ def text(path: Path, encoding: str = "utf-8") -> str:
     try:
         return read_bytes(path).decode(encoding)
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
+        raise UserError(f"{path} cannot be read ({error}); download it again") from error
 
 
 # Images in class folders.
@@ -450,7 +450,7 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     names, train = class_folders(place, declared, others)
     test = class_folders(root / "test", names, others)[1] if parts else []
     if not train:
-        raise UserError(f"{place} holds no image files ({ENDINGS}) in its class folders")
+        raise UserError(f"{place} contains no image files ({ENDINGS}) in its class folders")
     fixed_classes(shown(root), len(names), classes)
     notes = {NAMED: others, "the class names are declared": bool(declared) and not others,
              "every image is converted to the declared number of channels": channels,
@@ -530,14 +530,14 @@ def class_folders(path: Path, names: Sequence[str], others: bool = False
     present = subfolders(path)
     if not names:
         if not present:
-            raise UserError(f"{shown(path)} holds no class folders; expected CLASS/IMAGE with "
+            raise UserError(f"{shown(path)} contains no class folders; expected CLASS/IMAGE with "
                             f"{ENDINGS}")
         names = checked_classes(present, shown(path))
     unknown = sorted(set(present) - set(names))
     if unknown and not others:
-        raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
-                        f"declare it with {option('class_names')}, leave its images out by a last "
-                        "name *, or take it away")
+        raise UserError(f"{shown(path / unknown[0])} is not a class; known: {', '.join(names)}; "
+                        f"declare it with {option('class_names')}, leave its images out with a "
+                        "last name *, or remove it")
     order = {name: i for i, name in enumerate((*names, *unknown))}
     part = [(file, name) for name in present for file in listed(path / name)]
     return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))

@@ -92,14 +92,14 @@ def features_from_arrays(path: Path, stored: dict[str, np.ndarray], classes: int
     empty = stored.get("features_empty", np.zeros(count, bool))
     if empty.shape != (count,) or empty.dtype != bool:
         raise UserError(f"{path}: features_empty is {empty.dtype} of shape {empty.shape}; one bool "
-                        "a training record is needed")
+                        "per training record is needed")
     x, y = _feature_part(path, stored, "train", classes, empty)
     x_test = y_test = None
     if "x_test" in stored:
         x_test, y_test = _feature_part(path, stored, "test", classes)
         if x_test.shape[1] != x.shape[1]:
             raise UserError(f"{path}: {x.shape[1]} features of training records and "
-                            f"{x_test.shape[1]} of test records; compute both by one network")
+                            f"{x_test.shape[1]} of test records; compute both with one network")
     names = tuple(_texts(path, stored, "class_names")) or tuple(map(str, range(classes)))
     if len(names) != classes or len({*names}) != classes:
         raise UserError(f"{path}: {len(names)} class names for {classes} classes; name each once")
@@ -114,8 +114,8 @@ def features_from_arrays(path: Path, stored: dict[str, np.ndarray], classes: int
 def _bound(path: Path, stored: np.ndarray) -> float:
     if stored.size == 1 and stored.dtype.kind in "fiu" and 0 < stored.item() < np.inf:
         return float(stored.item())
-    raise UserError(f"{path}: features_bound is no number above 0; save the bound that features "
-                    "were divided by")
+    raise UserError(f"{path}: features_bound is not a number above 0; save the bound by which "
+                    "features were divided")
 
 
 def _feature_part(path: Path, stored: dict[str, np.ndarray], part: str, classes: int,
@@ -176,7 +176,7 @@ def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
         classes = _stored_classes(path, arrays)
     if arrays["x_train"].ndim == 2:
         if image_size is not None:
-            raise UserError(f"{path} holds features, no images; drop {option('image_size')}")
+            raise UserError(f"{path} contains features and no images; drop {option('image_size')}")
         data = features_from_arrays(path, arrays, classes)
     else:
         train = _part(path, arrays, "train")
@@ -199,7 +199,7 @@ def _ranked(path: Path, clients: np.ndarray | None, count: int) -> np.ndarray | 
         return None
     if clients.shape != (count,):
         raise UserError(f"{path}: {count} training images but client_id of shape {clients.shape}; "
-                        "one client an image is needed")
+                        "one client per image is needed")
     if clients.dtype.kind not in "iuUS":
         raise UserError(f"{path}: client_id is {clients.dtype}; store integers or strings")
     return frozen(np.unique(clients, return_inverse=True)[1], np.int32)
@@ -250,7 +250,7 @@ def _array(path: Path, array: str, archive: zipfile.ZipFile, member: zipfile.Zip
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in HEADERS:
-            raise UserError(f"{name} is no plain array (npy version {version}); save numbers or "
+            raise UserError(f"{name} is not a plain array (npy version {version}); save numbers or "
                             "texts")
         shape, by_column, dtype = HEADERS[version](file)
         if dtype.kind not in KINDS or dtype.subdtype or not dtype.itemsize:

@@ -126,14 +126,14 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
         reason = f"unexpected opcode {error}"
     except Exception as error:  # a malformed stack or memo
         reason = f"malformed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-    raise UserError(f"{name} is no CIFAR-10 batch ({reason}); nothing in it was executed; unpack "
-                    "the official archive again")
+    raise UserError(f"{name} is not a CIFAR-10 batch ({reason}); nothing in it was executed; "
+                    "unpack the official archive again")
 
 
 def _content(batch: object, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the pixels and labels of a batch, of which the calls are recorded."""
     if not isinstance(batch, dict):
-        raise _Refused("it holds no dictionary")
+        raise _Refused("it does not contain a dictionary")
     fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value
               for key, value in batch.items()}
     array, labels = fields.get("data"), fields.get("labels")
@@ -142,13 +142,13 @@ def _content(batch: object, width: int) -> tuple[np.ndarray, np.ndarray]:
     _, shape, kind, by_column, values = array.state
     if not isinstance(kind, _Recorded) or (kind.name, kind.called, by_column) != (
             DTYPE, True, False):
-        raise _Refused("data is no uint8 array in row order")
+        raise _Refused("data is not a uint8 array in row order")
     values = values.encode("latin-1") if isinstance(values, str) else values
     pixels = np.frombuffer(values, np.uint8).reshape(shape)
     if pixels.ndim != 2 or pixels.shape[1] != width or not len(pixels):
         raise _Refused(f"data has shape {pixels.shape}, expected [n, {width}]")
     if len(labels) != len(pixels) or not all(type(label) is int for label in labels):
-        raise _Refused(f"{len(pixels)} images, {len(labels)} labels; one integer an image is "
+        raise _Refused(f"{len(pixels)} images, {len(labels)} labels; one integer per image is "
                        "needed")
     return pixels, np.array(labels, np.int64)
 
@@ -193,8 +193,8 @@ def _layout(root: Path) -> tuple[Callable[[Path], Arrays], list[Path]]:
 def _binary(path: Path) -> Arrays:
     data = read_bytes(path)
     if not data or len(data) % (1 + PIXELS):
-        raise UserError(f"{path} has {len(data)} bytes, no multiple of {1 + PIXELS}: truncated, or "
-                        "another file; unpack the archive again")
+        raise UserError(f"{path} has {len(data)} bytes, not a multiple of {1 + PIXELS}: truncated, "
+                        "or another file; unpack the archive again")
     records = np.frombuffer(data, np.uint8).reshape(-1, 1 + PIXELS)
     return _arrays(path, records[:, 1:], records[:, 0])
 
@@ -307,7 +307,7 @@ def _check(images: list[Path], folder: Path, tables: dict[Path, Mapping[str, obj
     for table, rows in tables.items():
         for path in images:
             if path.name not in rows:
-                raise UserError(f"{table} has no row for {path.name}; fetch it again, or remove "
+                raise UserError(f"{table} has no row for {path.name}; download it again, or remove "
                                 "images that are not CelebA's")
         for name in rows:
             if name not in names:
@@ -320,7 +320,7 @@ def _partition(path: Path) -> dict[str, str]:
     for number, words in enumerate(files.lines(path), 1):
         if len(words) != 2 or words[1] not in ("0", "1", "2") or words[0] in rows:
             raise UserError(f"{path}, line {number}: expected `000001.jpg 0`, with 0, 1 or 2, and "
-                            "each image once; fetch it again")
+                            "each image once; download it again")
         rows[words[0]] = words[1]
     return rows
 
@@ -329,18 +329,18 @@ def _attributes(path: Path, attributes: tuple[str, ...]) -> dict[str, list[bool]
     lines = files.lines(path)
     if len(lines) < 2 or len(lines[0]) != 1 or not lines[0][0].isdigit():
         raise UserError(f"{path}: expected the number of images in its first line and the names of "
-                        "attributes in its second; fetch it again")
+                        "attributes in its second; download it again")
     names, rows = lines[1], lines[2:]
     for name in attributes:
         if name not in names:
-            raise UserError(f"{path}: no attribute {name}{nearest(name, names)}; fetch it again")
+            raise UserError(f"{path}: no attribute {name}{nearest(name, names)}; download it again")
     positions = [1 + names.index(name) for name in attributes]
     flags = {}
     for number, words in enumerate(rows, 3):
         if (len(words) != 1 + len(names) or any(words[k] not in ("1", "-1") for k in positions)
                 or words[0] in flags):
             raise UserError(f"{path}, line {number}: expected an image and {len(names)} times 1 or "
-                            "-1, and each image once; fetch it again")
+                            "-1, and each image once; download it again")
         flags[words[0]] = [words[k] == "1" for k in positions]
     return flags
 
@@ -546,10 +546,10 @@ def _select(attribute: str, groups: Groups) -> Classes:
     names = [name.strip() for name in attribute.split(SEPARATOR)]
     for i, name in enumerate(names):
         if name not in groups:
-            raise UserError(f"{option('attribute')}: {name!r} is no category or "
+            raise UserError(f"{option('attribute')}: {name!r} is not a category or "
                             f"group{nearest(name, groups)}; write them as in 'bedroom; kitchen', "
-                            f"and put {INDOORS} or the scene hierarchy's CSV beside the images for "
-                            "groups")
+                            f"and put {INDOORS} or the scene hierarchy's CSV next to the images to "
+                            "use groups")
         if name in names[:i]:
             raise UserError(f"{option('attribute')}: {name!r} is named twice; remove one")
     if len(names) < 2:

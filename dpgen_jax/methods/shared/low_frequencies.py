@@ -18,7 +18,7 @@ from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
 def images_only(spec: Spec) -> ImageSpec:
     """Returns the schema of images. Raises: UserError: for a table."""
     if isinstance(spec, TableSpec):
-        raise UserError("prototypes and frequencies are for images; for a table take another "
+        raise UserError("prototypes and frequencies are for images; for a table use another "
                         "method, or set frequencies to 0")
     return spec
 

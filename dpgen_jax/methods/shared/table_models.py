@@ -557,7 +557,7 @@ def check_network(plan: Plan) -> str:
         UserError: where it takes longer than `MOST_SECONDS`.
     """
     if not plan.pairs:
-        return ("no table of two columns is asked for (too few records, columns or steps, or too "
+        return ("no table of two columns is measured (too few records, columns or steps, or too "
                 "many columns): no network is fitted, columns are independent given the class")
     taken = (f"a network of {plan.d:,} columns is fitted to the released counts in up to "
              f"{seconds(plan):,.0f} s of one core")

@@ -292,7 +292,7 @@ def narrowed(grid: Grid, model: Model, wanted: Mapping[str, Wanted]
             i = names.index(name)
             weight[i], model["start"][i], model["width"][i] = grid.within(i, values)
         else:
-            raise UserError(f"{name!r} is no column; use one of {', '.join(names)} or the label "
+            raise UserError(f"{name!r} is not a column; use one of {', '.join(names)} or the label "
                             f"{spec.label.name}")
     return model, share, weight
 
@@ -312,8 +312,8 @@ def given(model: Model, share: np.ndarray, upward: np.ndarray, wanted: Mapping[s
     """
     probability = float(share @ upward / max(model["share"].sum(), 1e-300))
     if not probability > 0:
-        raise UserError("the generator makes no record with "
-                        f"{' and '.join(map(str, wanted))} as given; loosen the condition")
+        raise UserError(f"the generator makes no record with {' and '.join(map(str, wanted))} ; "
+                        "loosen the condition")
     return model | {"share": (share * upward / (share @ upward)).astype(np.float32)}, probability
 
 
