@@ -1,6 +1,7 @@
 """Measures how useful and how like real ones synthetic records are, and what attacks learn.
 
     python -m dpgen_jax.evaluate RUN_OR_RELEASE [--dataset D] [--fast] [--out DIR] [...]
+    python -m dpgen_jax.evaluate --synthetic FILE --dataset FILE [--label COLUMN] [...]
 
 It writes metrics.json and report.html.
 """
@@ -27,8 +28,10 @@ from dpgen_jax.core.run_folder import RunFolder, read_json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
+
     from dpgen_jax.data import Dataset
     from dpgen_jax.evaluation.assessment import Assessment
+    from dpgen_jax.evaluation.two_tables import Source
     from dpgen_jax.release.bundle import Release
 
 DESCRIPTION = ("Measures how useful synthetic records are, how similar they are to real ones, and "
@@ -42,10 +45,14 @@ PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train"
 class Evaluate:
     """The flags."""
 
-    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
-    """a run folder or a release folder"""
     evaluation: Annotated[Evaluation, parser.FLAT]
     data: Annotated[DataOptions, parser.FLAT]
+    source: Annotated[Path | None, tyro.conf.Positional,
+                      tyro.conf.arg(metavar="RUN_OR_RELEASE")] = None
+    """a run folder or a release folder"""
+    synthetic: str | None = None
+    """in its place: a CSV or Parquet file of synthetic rows, from whatever generator; --dataset is
+    then a file of real rows, whose types are read from it"""
     dataset: str | None = None
     """the data set of the training, whose held-out part is used for testing; by default that of the
     run"""
@@ -60,9 +67,15 @@ def command(argv: list[str]) -> None:
         terminal.renamed("evaluate --compare", "compare")
         return compare.command(parser.without_flag(argv, "--compare"))
     args = parser.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
-    if address := storage.url(args.source):
-        raise UserError(f"{address}: an evaluation is written next to its release; copy the folder "
-                        "to this machine first")
+    if args.synthetic is not None:
+        return _tables(args, args.synthetic)
+    source = args.source
+    if source is None:
+        raise UserError("name a run or a release; or --synthetic FILE and --dataset FILE, to "
+                        "compare two tables")
+    if address := storage.url(source):
+        raise UserError(f"{address}: an evaluation is written next to its release; copy "
+                        "the folder to this machine first")
     if args.out:
         storage.require_local(args.out)
     if args.dataset is None:
@@ -70,10 +83,10 @@ def command(argv: list[str]) -> None:
     from dpgen_jax.evaluation import assess, assessment
     from dpgen_jax.release import bundle, contents
 
-    release = bundle.load(args.source)
+    release = bundle.load(source)
     # Not into a release: numbers from real records are not to be shared with it.
-    run = args.source if (args.source / "release").is_dir() else None
-    out = args.out or (run or args.source.resolve().parent) / "evaluation"
+    run = source if (source / "release").is_dir() else None
+    out = args.out or (run or source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
     contents.refuse_shared(out, "an evaluation contains real records")
@@ -97,6 +110,30 @@ def command(argv: list[str]) -> None:
           "it\nnumbers from real records are not covered by epsilon")
 
 
+def _tables(args: Evaluate, synthetic: str) -> None:
+    """Evaluates synthetic rows of a file. Raises: UserError."""
+    if args.source is not None or args.dataset is None:
+        raise UserError("--synthetic FILE goes with --dataset FILE, and without a run or release")
+    from dpgen_jax.evaluation import assess, assessment, two_tables
+    from dpgen_jax.release import contents
+
+    place = Path(synthetic.rpartition(":")[2])
+    out = args.out or place.parent / f"{place.name.partition('.')[0]}-evaluation"
+    storage.require_local(out)
+    if out.exists() and not out.is_dir():  # said now: minutes would be lost
+        raise UserError(f"--out {out} is a file; name a folder")
+    contents.refuse_shared(out, "an evaluation holds numbers from real records")
+    started = time.monotonic()
+    compared = two_tables.read(synthetic, args.dataset, args.data.label, args.data.test_csv)
+    found = assess.of_tables(compared, args.evaluation, lambda line: print(line, flush=True))
+    report = assess.write_tables(found, compared, out)
+    for line in assessment.terminal_lines(found):
+        print(line)
+    print(f"{out / 'metrics.json'} ({found.facts['seeds']} seeds, "
+          f"{time.monotonic() - started:.0f} s)\n{report}\n"
+          "numbers from real records are not covered by epsilon")
+
+
 def with_data_set(args: Evaluate) -> Evaluate:
     """Returns the flags with the data set that the run was trained on, and how it was read.
 
@@ -110,6 +147,7 @@ def with_data_set(args: Evaluate) -> Evaluate:
     from dpgen_jax.run import reading
 
     run = args.source
+    assert run is not None
     known = Request()
     config = RunFolder(run).config
     if (run / "release").is_dir() and config.is_file() and (
@@ -160,13 +198,13 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
-def _evaluated(release: Release | str | Path, real: Dataset, *,
+def _evaluated(release: Release | Source, real: Dataset | Source, *, label: str | None = None,
                settings: Evaluation = Evaluation(), log: Callable[[str], None] = print
                ) -> Assessment:
-    """Measures a release on real records; see `evaluation.assess.evaluate`."""
+    """Measures a release, or a synthetic table, on real records: `evaluation.assess.evaluate`."""
     from dpgen_jax.evaluation import assess
 
-    return assess.evaluate(release, real, settings=settings, log=log)
+    return assess.evaluate(release, real, label=label, settings=settings, log=log)
 
 
 class _Command(ModuleType):

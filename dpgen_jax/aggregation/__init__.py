@@ -1,1 +1,1 @@
-"""Bounds, noise, schedules and decoders, and the mechanisms that are made of them."""
+"""Bounds, noise, schedules and decoders, and the mechanisms that combine them."""

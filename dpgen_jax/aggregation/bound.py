@@ -1,4 +1,4 @@
-"""The protocol of a bound, its last check, and the simplest bounds: none, and few rows."""
+"""The protocol of a bound, its final check, and the simplest bounds: none, and few rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpgen_jax.core.types import Array, UserError
 
 
 class Bound(Protocol):
-    """A bound on the message of one unit; what it does and what it proves come from one object."""
+    """A bound on the message of one unit; it also states the sensitivity that follows."""
 
     @property
     def unit(self) -> Unit:
@@ -25,7 +25,7 @@ class Bound(Protocol):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation that the sensitivity is proven for."""
+        """The neighbouring relation for which the sensitivity is proven."""
 
     @property
     def rows(self) -> int:
@@ -41,13 +41,13 @@ class Bound(Protocol):
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm, in integers, that no projected message of B rows exceeds."""
+        """The largest squared L2 norm of a projected message of B rows, in integers."""
 
     def project(self, key: Array, message: Array) -> Array:
         """Bounds the message of one unit: int32 [B, D].
 
         Args:
-            key: Random key for rounding; it protects nothing.
+            key: Random key for rounding; privacy does not depend on it.
             message: float32 [B, M].
         """
 
@@ -57,7 +57,7 @@ class Bound(Protocol):
 
 @runtime_checkable
 class CompactBound(Bound, Protocol):
-    """A bound whose messages are mostly zeros, and are summed without them."""
+    """A bound whose messages are mostly zeros, which the sum skips."""
 
     @property
     def compact_shape(self) -> tuple[int, ...]:
@@ -67,11 +67,11 @@ class CompactBound(Bound, Protocol):
         """Bounds the message of one unit, as `project` does, in the compact form.
 
         Args:
-            key: Random key for rounding; it protects nothing.
+            key: Random key for rounding; privacy does not depend on it.
             message: float32 [B, M].
 
         Returns:
-            int32 of `compact_shape`; zeros add nothing.
+            int32 of `compact_shape`; zeros contribute nothing.
         """
 
     def added(self, total: Array, messages: Array) -> Array:
@@ -79,7 +79,7 @@ class CompactBound(Bound, Protocol):
 
 
 def require_whole(bound: object, **least: int) -> None:
-    """Makes fields of a frozen bound plain integers; raises UserError below the least of each."""
+    """Converts fields of a frozen bound to integers; raises UserError below the minimum of each."""
     for name, smallest in least.items():
         value = operator.index(getattr(bound, name))
         object.__setattr__(bound, name, value)
@@ -90,8 +90,8 @@ def require_whole(bound: object, **least: int) -> None:
 def squares_within(entries: Array, limit: int) -> Array:
     """Checks that the sum of squares over the last axis is at most `limit`, exactly: bool [..., 1].
 
-    Its sums are float32: below 2^24 sums of whole numbers are exact, and a sum that passes 2^24 on
-    the way does not come back, as rounding is monotone and nothing that is added is negative.
+    The sums are float32: below 2^24 sums of whole numbers are exact, and a sum that exceeds 2^24 on
+    the way stays above it, since rounding is monotone and no term is negative.
 
     Args:
         entries: int32 [..., D].
@@ -115,7 +115,7 @@ def assert_message(message: Array, columns: int | None = None) -> None:
 
 
 def add_up(total: Array, contributions: Array) -> Array:
-    """Returns a sum with contributions added; in integers, so that their order does not matter.
+    """Returns a sum with contributions added, in integers, so the order does not matter.
 
     From `total` int32 [B, D] and `contributions` int32 [n, B, D] to int32 [B, D].
     """
@@ -129,18 +129,18 @@ ENFORCED = "enforced"
 
 
 def enforce(entries: Array, within: Callable[[Array], Array]) -> Array:
-    """Returns the entries that are within a bound, and 0 for those that are not: int32 [...].
+    """Returns the entries that are within a bound, and 0 for the others: int32 [...].
 
-    A compiler may compute a value anew for each of its uses, and two loops over floats need not
-    round alike: on CPU an `optimization_barrier` is gone before loops are fused, and messages were
-    rounded once for the check and once more for the sum. What a loop carries is memory by
-    definition: the entries are rounded into it once, the condition reads it, and what the loop
-    leaves in it is the result. So no proof rests on what floats did before. The loop is hardly ever
-    entered, and at most once, as what it writes is within the bound.
+    A compiler may recompute a value for each of its uses, and two float loops need not round
+    equally: on CPU, XLA removes an `optimization_barrier` before it fuses loops, and messages were
+    rounded once for the check and again for the sum. The carry of a loop is memory by definition:
+    the entries are rounded into it once, the condition reads it, and its final value is the result.
+    So no proof depends on earlier float operations. The loop is hardly ever entered, and at most
+    once, since it writes values within the bound.
 
     Args:
         entries: int32 [...].
-        within: From entries to bool that broadcasts to them; it must be True of zeros.
+        within: A function from entries to bool that broadcasts to them; it must be True for zeros.
 
     Guarantee:
         The integers that are checked are those that are returned.
@@ -153,12 +153,11 @@ def enforce(entries: Array, within: Callable[[Array], Array]) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Unbounded:
-    """A bound that bounds nothing: float32 passes bit for bit, as the integer that its 32 bits are.
+    """No bound: float32 values pass bit for bit, as the integers of their 32 bits.
 
-    Such integers cannot be added up and cannot carry noise, and neither gets past `SumMechanism`:
-    entries fill int32, so that a sum over two units, or one with noise, could leave it. What is
-    left is one unit without noise, whose every round is a `NonPrivateEvent`. An entry that is not
-    finite becomes 0, as at every bound.
+    Such integers cannot be summed or noised, and `SumMechanism` refuses both: entries fill int32,
+    so a sum over two units, or one with noise, could overflow. This leaves one unit without noise,
+    whose every round is a `NonPrivateEvent`. A non-finite entry becomes 0, as in every bound.
 
     Attributes:
         rows: B.
@@ -179,7 +178,7 @@ class Unbounded:
     def project(self, key: Array, message: Array) -> Array:
         """Returns the bits of a message.
 
-        Of the two zeros it takes the positive one: the bits of the other are -2^31.
+        Negative zero becomes positive zero, since its bits are -2^31.
 
         From `message` float32 [B, D] to int32 [B, D].
         """
@@ -209,10 +208,10 @@ def as_float(bits: Array, answers: float) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class FewRows:
-    """A bound on the few rows of a message that are present; all others are zero.
+    """A bound on a few rows of a message; all others are zero.
 
-    A row is present that is finite and not zero. Where more are than `bound` has rows, so many are
-    drawn among them. They are bounded by it, and put back in their places.
+    A row is present if it is finite and not zero. If more rows are present than `bound` has, that
+    many are drawn at random. `bound` bounds them, and they are put back in their places.
 
     Attributes:
         bound: The bound on these rows, U of them.
@@ -221,16 +220,15 @@ class FewRows:
     Guarantee:
         Unit and relation: those of `bound`. Sensitivity: a projected message has the entries of a
         message of U rows that `bound` projected, each row in one place, and zeros. So its norm is
-        at most sqrt(bound.squared_norm), whatever the records are and wherever the rows lie, and
-        two messages of one unit differ by at most twice that, which opposite rows in the same
-        places attain if `bound` has such.
+        at most sqrt(bound.squared_norm), whatever the records are and wherever the rows are, and
+        two messages of one unit differ by at most twice that. Opposite rows in the same places
+        attain it, if `bound` allows them.
 
     Source:
         This library, for teachers that answer for few of many fakes.
 
     Raises:
-        UserError: For fewer rows than `bound` has, and for a bound under another relation than
-            replace-one.
+        UserError: There are fewer rows than `bound` has, or its relation is not replace-one.
     """
 
     bound: Bound
@@ -252,7 +250,7 @@ class FewRows:
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation that the sensitivity is proven for."""
+        """The neighbouring relation for which the sensitivity is proven."""
         return self.bound.relation
 
     @property
@@ -266,10 +264,10 @@ class FewRows:
         return self.bound.grid
 
     def project(self, key: Array, message: Array) -> Array:
-        """Bounds U rows of a message that are present, and returns the others as 0: int32 [B, D].
+        """Bounds U present rows of a message, and sets the others to 0: int32 [B, D].
 
         Args:
-            key: Random key for the draw of rows and for rounding; it protects nothing.
+            key: Random key for the draw of rows and for rounding; privacy does not depend on it.
             message: float32 [B, M].
         """
         k_order, k_bound = jax.random.split(key)
@@ -285,9 +283,9 @@ class FewRows:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm, in integers, that no projected message exceeds."""
+        """The largest squared L2 norm of a projected message, in integers."""
         return self.bound.squared_norm
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity of a message: all its rows may turn over."""
+        """Returns the squared L2 sensitivity of a message: all its rows may change sign."""
         return 4 * self.squared_norm

@@ -16,17 +16,17 @@ from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
 MOST_COLUMNS = 2**16
-"""Values of a row whose sum of squares stays exact."""
+"""The most values in a row for which the sum of squares is exact."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowL2:
-    """Each row of a message is clipped to L2 norm `clip` and put on a grid of clip / levels.
+    """Clips each row of a message to L2 norm `clip` and rounds it to a grid of clip / levels.
 
-    Rounding uses dither: an entry becomes one of its two neighbours on the grid with the
-    probability that makes the mean exact, since rounding to nearest would silence small entries.
-    Rows are first scaled to a norm slightly below `clip`, so that rounding hardly ever pushes one
-    over the bound, where it would be dropped.
+    Rounding uses dither: an entry becomes one of the two adjacent grid points, with the probability
+    that makes the mean exact; rounding to nearest would set small entries to 0. Rows are first
+    scaled to a norm slightly below `clip`, so rounding hardly ever pushes one over the bound, where
+    it would be dropped.
 
     Attributes:
         clip: The largest L2 norm of a row, in units of the message.
@@ -42,7 +42,7 @@ class RowL2:
 
     Source:
         Clipping: Abadi et al., "Deep Learning with Differential Privacy" (arXiv 1607.00133),
-        Algorithm 1; the grid and its check in integers are this library's.
+        Algorithm 1; the grid and its check in integers are from this library.
 
     Raises:
         UserError: A field is outside its range.
@@ -95,18 +95,18 @@ class RowL2:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm, in grid units, that no message of B rows exceeds."""
+        """The largest squared L2 norm of a message of B rows, in grid units."""
         return self.levels**2 * self.rows
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity of a message: every row may turn to its opposite."""
+        """Returns the squared L2 sensitivity of a message: every row may change sign."""
         return 4 * self.squared_norm
 
 
 def coarsest(columns: int) -> int:
-    """Returns the fewest levels at which rounding still leaves a row its length.
+    """Returns the fewest levels at which rounding preserves the length of a row.
 
-    8 sqrt(columns) levels cost nothing, 2 sqrt(columns) about a fifteenth of the norm of a row.
+    8 sqrt(columns) levels lose nothing, 2 sqrt(columns) about a fifteenth of the norm of a row.
     """
     return math.ceil(2 * math.sqrt(columns))
 
@@ -114,14 +114,14 @@ def coarsest(columns: int) -> int:
 def row_levels(columns: int, sigma: float) -> int:
     """Returns the levels of `RowL2` for rows of gradients under a noise of 2 C sigma.
 
-    So fine that rounding costs nothing, 8 sqrt(D), or as fine as the table of a large noise allows.
+    8 sqrt(D), at which rounding loses nothing, or as many as the table of a large noise allows.
 
     Args:
         columns: D, the entries of a row.
         sigma: Standard deviation of the noise over 2 C, twice the clip; 0 for none.
 
     Raises:
-        UserError: Where the noise is larger than can be drawn for D entries.
+        UserError: The noise is larger than can be drawn for D entries.
     """
     levels = math.ceil(8 * math.sqrt(columns))
     levels = min(levels, int(MAX_SIGMA / (2 * sigma))) if sigma else levels
@@ -132,10 +132,10 @@ def row_levels(columns: int, sigma: float) -> int:
 
 
 def halves_within(entries: Array, limit: int) -> Array:
-    """Returns bool [..., 1], exactly: the sum of squares of a row is at most `limit`.
+    """Checks exactly that the sum of squares of a row is at most `limit`: bool [..., 1].
 
-    entries int32 [..., D], |entries| <= 2^15, D <= 2^16. Summed in halves of 16 bits, none of
-    which can leave uint32.
+    entries int32 [..., D], |entries| <= 2^15, D <= 2^16. Squares are summed in halves of 16 bits,
+    neither of which can overflow uint32.
     """
     squares = (entries * entries).astype(jnp.uint32)
     low = jnp.sum(squares & 0xFFFF, -1, keepdims=True, dtype=jnp.uint32)
@@ -151,26 +151,26 @@ MOST_GRADIENT_LEVELS = 2**12 - 1
 
 @dataclasses.dataclass(frozen=True)
 class GradientL2:
-    """One long row, a gradient with respect to all parameters, is clipped to L2 norm `clip`.
+    """Clips one long row, a gradient with respect to all parameters, to L2 norm `clip`.
 
-    It is rounded to a grid of clip / levels. Rounding is to nearest: no random numbers are needed
-    for each entry of each record, and the grid is much finer than the entries (`gradient_levels`).
+    It is rounded to the nearest point of a grid of clip / levels. This needs no random numbers for
+    each entry of each record, and the grid is much finer than the entries (`gradient_levels`).
 
     Attributes:
         clip: The largest L2 norm, in units of the message.
         columns: D.
         levels: Steps of the grid from 0 to clip.
         relation: Replace-one or zero-out.
-        unit: A record, or a client, that itself is the unit.
+        unit: A record or a client, if each is a unit.
 
     Guarantee:
         Unit and relation: as the fields say. Sensitivity: a message is an integer vector with a sum
-        of squares of at most levels^2, in grid units, or zero, whatever it was. Replace-one: it may
-        turn to its opposite, squared sensitivity 4 levels^2; zero-out: it may turn to 0, levels^2.
+        of squares of at most levels^2, in grid units, or zero, whatever the input was. Replace-one:
+        it may change sign, squared sensitivity 4 levels^2; zero-out: it may become 0, levels^2.
 
     Source:
         Abadi et al., "Deep Learning with Differential Privacy" (arXiv 1607.00133), Algorithm 1; the
-        grid and its check are this library's.
+        grid and its check are from this library.
 
     Raises:
         UserError: A field is outside its range.
@@ -236,8 +236,8 @@ def gradient_levels(sigma: float, columns: int, units: int,
 
     Args:
         sigma: The standard deviation of the noise, in units of the clip.
-        units: The number of units whose sum has to stay in 32 bits.
-        mend: What the user can do about too coarse a grid.
+        units: The number of units whose sum must fit in 32 bits.
+        mend: Advice to the user if the grid is too coarse.
 
     Raises:
         UserError: The grid is too coarse for so many columns.

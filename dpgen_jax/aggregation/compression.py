@@ -2,17 +2,17 @@
 
 D2P-Fed (Wang, Jia and Song 2020, arXiv 2006.13039) rotates gradients by the randomised Hadamard
 transform and rounds them to k levels without bias (`KLevels`). The transform is x -> H S x, with S
-random signs and H the orthonormal Hadamard matrix. Whatever x is, its length is spread over all
+random signs and H the orthonormal Hadamard matrix. For any x, its length is spread over all
 coordinates like that of a normal vector (Suresh et al., ICML 2017), so no entry needs a wide range.
-The signs come from a public key and depend on nothing private: rotating costs no privacy, and what
-is released may be rotated back by anyone (post-processing). Rows are padded with zeros to a power
-of two, which is public. Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages,
-but their levels are biased and their rows are not rotated back.
+The signs come from a public key and depend on nothing private: rotating costs no privacy, and
+anyone may rotate the release back (post-processing). Rows are padded with zeros to a power of two,
+which is public. Algorithms 5 and 6 of DataLens (arXiv 2103.11109) have the same messages, but their
+levels are biased and their rows are not rotated back.
 
 Count sketches are those of FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682), here of the
 votes of teachers (Algorithm 7 of DataLens). There, noise is added after the largest entries were
 chosen, so the choice itself is not private. Here it is added to the sum of the sketches, and
-whatever is read off that sum is post-processing.
+everything computed from that sum is post-processing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def padded_width(columns: int) -> int:
 
 
 def random_signs(key: Array, rows: int, columns: int) -> Array:
-    """Draws the signs S, for each row its own: float32 [B, padded_width(D)] of -1 and 1."""
+    """Draws separate signs S for each row: float32 [B, padded_width(D)] of -1 and 1."""
     return jax.random.rademacher(key, (rows, padded_width(columns)), jnp.float32)
 
 
@@ -87,16 +87,16 @@ def hadamard_transform(x: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class KLevels:
-    """Each row of a message is scaled to one length and rounded to k levels.
+    """Scales each row of a message to one length and rounds it to k levels.
 
     The sum of such messages is released with a rounded Gaussian, where D2P-Fed draws a discrete
     one. Rounding an ideal Gaussian commutes with adding an integer, so exact Gaussian accounting
-    holds; of the discrete Gaussian only a bound by zCDP is known, which allows fewer rounds.
+    holds; for the discrete Gaussian only a zCDP bound is known, which allows fewer rounds.
 
     A row is scaled until its length is `reach` or its largest entry is k - 1, whichever comes
-    first, so no entry is cut off, and an entry becomes one of its two neighbouring levels with the
-    probability that makes the mean exact: the mean message has the direction of the row. Rows that
-    were rotated (`rotate`) are hardly ever limited by their largest entry.
+    first, so no entry is truncated. An entry becomes one of the two adjacent levels, with the
+    probability that makes the mean exact, so the mean message has the direction of the row. Rotated
+    rows (`rotate`) are hardly ever limited by their largest entry.
 
     Attributes:
         levels: k, the integers -(k - 1), -(k - 3), ..., k - 1, so log2(k) bits for an entry.
@@ -136,7 +136,7 @@ class KLevels:
 
     @property
     def reach(self) -> float:
-        """The length of a row before it is rounded.
+        """The length of a row before rounding.
 
         The largest entry of a normal vector of this length is about k - 1.
         """
@@ -156,7 +156,7 @@ class KLevels:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm that no message of B rows exceeds."""
+        """The largest squared L2 norm of a message of B rows."""
         return self.squared_row_norm * self.rows
 
     @property
@@ -264,7 +264,7 @@ class CountSketch:
 
     @property
     def blocks(self) -> int:
-        """The most coordinates that meet in one place."""
+        """The most coordinates that collide in one place."""
         return -(-self.columns // self.width)
 
     @property
@@ -273,7 +273,7 @@ class CountSketch:
         return self.depth * self.width
 
     def table(self, x: Array) -> Array:
-        """Sketches rows of any type, from [..., D] to sums [..., depth * width] of it."""
+        """Sketches rows of any type, from [..., D] to sums [..., depth * width] of that type."""
         chex.assert_axis_dimension(x, -1, self.columns)
         # members[i, j, b] is the coordinate of block j that is added to place b of row i.
         row, block, place = np.ogrid[:self.depth, :self.blocks, :self.width]
@@ -283,7 +283,7 @@ class CountSketch:
         return sums.reshape(*x.shape[:-1], self.size)
 
     def estimates(self, table: Array) -> Array:
-        """Estimates the coordinates: of each the median over the rows of the sketch.
+        """Estimates each coordinate by the median over the rows of the sketch.
 
         From `table` [..., depth * width] to [..., D].
         """
@@ -295,7 +295,7 @@ class CountSketch:
 
 @dataclasses.dataclass(frozen=True)
 class SketchedSigns:
-    """Each row of a message becomes top-k stochastic signs, and these a count sketch.
+    """Converts each row of a message to top-k stochastic signs, and these to a count sketch.
 
     Attributes:
         votes: Top-k signs, of `votes.rows` rows.
@@ -338,16 +338,16 @@ class SketchedSigns:
 
     @property
     def _longest(self) -> int:
-        """The sum of squares that no sketch of a row exceeds, by its number of votes."""
+        """The largest sum of squares of the sketch of a row, by its number of votes."""
         return self.sketch.depth * self.votes.top_k * self.max_abs
 
     @property
     def squared_row_norm(self) -> int:
-        """The largest sum of squares of the sketch of a row: a longer one is dropped.
+        """The largest allowed sum of squares of the sketch of a row: a longer one is dropped.
 
-        With signs at random, k votes come to r k, with a standard deviation of k sqrt(2 r / c) for
-        r rows of c places (of the k^2 / 2 c pairs that meet in a row each adds 2 or -2); four of
-        those leave hardly any out.
+        With random signs, k votes have a sum of squares of mean r k and standard deviation k sqrt(2
+        r / c), for r rows of c places (each of the k^2 / 2 c colliding pairs in a row adds 2 or
+        -2). A limit four standard deviations above the mean drops hardly any.
         """
         k, depth = self.votes.top_k, self.sketch.depth
         usual = depth * k + 4 * k * math.sqrt(2 * depth / self.sketch.width)
@@ -355,14 +355,14 @@ class SketchedSigns:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm that no message of B rows exceeds."""
+        """The largest squared L2 norm of a message of B rows."""
         return self.squared_row_norm * self.rows
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns the message of one unit into sketches of its votes: int32 [B, depth * width].
+        """Converts the message of one unit to sketches of its votes: int32 [B, depth * width].
 
         Args:
-            key: Random key for the signs; it protects nothing.
+            key: Random key for the signs; privacy does not depend on it.
             message: float32 [B, D].
         """
         assert_message(message, self.sketch.columns)
@@ -371,7 +371,7 @@ class SketchedSigns:
             table, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_row_norm)
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity of a message: every sketch may turn over."""
+        """Returns the squared L2 sensitivity of a message: every sketch may change sign."""
         return 4 * self.squared_norm
 
     def unsketch(self, released: Array) -> Array:

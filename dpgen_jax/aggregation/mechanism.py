@@ -1,4 +1,4 @@
-"""Mechanisms: bound, noise and schedule, what they cost, and the release itself.
+"""Mechanisms: bound, noise and schedule, their cost, and the release.
 
 `release` is the only code of the package that turns a sum over units into a public value.
 `LocalMechanism` adds the noise at the client instead: what leaves a client is already private.
@@ -27,8 +27,8 @@ from dpgen_jax.core.types import Array, Private, UserError, unseal
 class Mechanism(Protocol):
     """The protocol of a mechanism.
 
-    It is what `SumMechanism`, `teacher_votes.ConfidentGNMax` and `LocalMechanism` have in
-    common, and the only interface of the loop and the ledger to them.
+    `SumMechanism`, `teacher_votes.ConfidentGNMax` and `LocalMechanism` implement it. The loop and
+    the ledger use nothing else.
     """
 
     @property
@@ -61,7 +61,7 @@ class Mechanism(Protocol):
 
     @property
     def contribution_shape(self) -> tuple[int, ...]:
-        """The shape of what one unit adds: (B, D), or that of a compact form."""
+        """The shape of one unit's contribution: (B, D), or that of a compact form."""
 
     @property
     def keeps_votes(self) -> bool:
@@ -69,15 +69,15 @@ class Mechanism(Protocol):
 
     @property
     def queries(self) -> int:
-        """The queries of one round whose votes may be kept; 0 where no votes are."""
+        """The queries of one round whose votes may be kept; 0 if no votes are kept."""
 
     @property
     def vote_bins(self) -> int:
-        """Bins of each histogram whose votes may be kept; 0 for single counts, or no votes."""
+        """Bins of each kept histogram; 0 for single counts, or no votes."""
 
     @property
     def cost_depends_on_answers(self) -> bool:
-        """Whether the actual charge of a round is less where queries are not answered."""
+        """Whether unanswered queries reduce the actual charge of a round."""
 
     @property
     def bits_shape(self) -> tuple[int, ...]:
@@ -86,18 +86,18 @@ class Mechanism(Protocol):
     def private_inputs(
         self, source: BitSource, cohorts: np.ndarray, first_round: int
     ) -> np.ndarray:
-        """Draws the secret bits that are given to the units of some rounds.
+        """Draws the secret bits for the units of some rounds.
 
         Args:
             cohorts: int32 [n], the cohort of each of n rounds.
 
         Returns:
-            [R, n, ...], for row r and round i that of unit r * n_cohorts + cohorts[i]; where units
-            are sampled, row r is a place of the sampled batch. R rows hold all units.
+            [R, n, ...]: row r and round i are for unit r * n_cohorts + cohorts[i]; if units are
+            sampled, row r is a place of the sampled batch. R rows cover all units.
         """
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns what one unit adds to the sum: int32 of `contribution_shape`.
+        """Returns one unit's contribution to the sum: int32 of `contribution_shape`.
 
         Args:
             key: Random key for rounding; it protects nothing.
@@ -110,7 +110,7 @@ class Mechanism(Protocol):
 
         Args:
             total: int32 [B, D].
-            contributions: int32 [n, ...], each as `contribution` returns it; zeros add nothing.
+            contributions: int32 [n, ...], each from `contribution`; zeros contribute nothing.
         """
 
     def decide(self, votes: Array, bits: Array) -> Any:
@@ -118,40 +118,40 @@ class Mechanism(Protocol):
 
         Args:
             votes: int32 [B, D], the sum over units.
-            bits: uint32 of `bits_shape`, that the noise is made of.
+            bits: uint32 of `bits_shape`, from which the noise is made.
         """
 
     def value(self, outcome: Any) -> Array:
-        """Returns what a method learns from the outcome: float32 [B, ...].
+        """Returns the value that a method learns from: float32 [B, ...].
 
         Args:
-            outcome: As `decide` returns it.
+            outcome: From `decide`.
         """
 
     def answered(self, outcome: Any) -> Array:
-        """Returns which queries of the round were answered, where that decides the cost: int32.
+        """Returns which queries of the round were answered, if the cost depends on it: int32.
 
         Args:
-            outcome: As `decide` returns it.
+            outcome: From `decide`.
         """
 
     def events(self, steps: int) -> Events:
-        """Returns the most that some rounds can cost, as (event, count) pairs."""
+        """Returns the largest cost of some rounds, as (event, count) pairs."""
 
     def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is to be charged before some rounds, as (event, count) pairs."""
+        """Returns the charge before some rounds, as (event, count) pairs."""
 
     def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
-        """Returns what rounds cost in the end; never more than `charged`.
+        """Returns the actual cost of rounds; never more than `charged`.
 
         Args:
-            answered: int32 [steps, ...], as `answered` said of each round.
-            charged: What was charged before the rounds.
+            answered: int32 [steps, ...], from `answered` for each round.
+            charged: The charge before the rounds.
         """
 
 
 class _FixedCost:
-    """The part of mechanisms whose rounds all cost the same, and which keep no votes."""
+    """Base of mechanisms whose rounds all cost the same, and which keep no votes."""
 
     bound: Bound
     noise: Noise
@@ -186,26 +186,26 @@ class _FixedCost:
         return jnp.zeros(0, jnp.int32)
 
     def events(self, steps: int) -> Events:
-        """Returns the most that some rounds can cost, as (event, count) pairs."""
+        """Returns the largest cost of some rounds, as (event, count) pairs."""
         raise NotImplementedError
 
     def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
+        """Returns the charge missing for all rounds up to the last one, as (event, count) pairs."""
         return pending_charge(self.events(first_round + steps), spent)
 
     def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
-        """Returns what was charged: every round costs the same."""
+        """Returns `charged`: every round costs the same."""
         return charged
 
     def _participation(self) -> Event:
-        """The cost of one participation, if it were known that the unit answers."""
+        """The cost of one participation if it were known that the unit answers."""
         rows, columns = self.shape
         return self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SumMechanism(_FixedCost):
-    """Integer messages, bounded one by one, summed over units, released with noise.
+    """Integer messages, each bounded, summed over units and released with noise.
 
     Attributes:
         bound: The bound on the message of one unit.
@@ -213,16 +213,15 @@ class SumMechanism(_FixedCost):
         schedule: The units that are queried in a round.
         n_units: U, public.
         shape: (B, D) of a bounded message.
-        decode: From the noisy sum int32 [B, D] and the number of units that answer to float32.
-        relation: Which neighbouring data sets the guarantee is for.
-        unit: Who is protected.
+        decode: A function from the noisy sum int32 [B, D] and the number of answering units to
+        float32. relation: The neighbouring relation of the guarantee. unit: Who is protected.
 
     Guarantee:
         Unit and relation: as the fields say. Sensitivity: one participation is one Gaussian release
-        of squared L2 sensitivity bound.squared_sensitivity(); how participations add up is the
-        schedule's to prove. Replace-one: the content and label behind one public record id change;
-        that moves the message of one unit, arbitrarily, and no other. The number of records and the
-        ids are public. What `events` says is derived from the very objects that bound and draw.
+        of squared L2 sensitivity bound.squared_sensitivity(); the schedule proves how
+        participations add up. Replace-one: the content and label behind one public record id
+        change; this changes the message of one unit arbitrarily, and no other. The number of
+        records and the ids are public. `events` is derived from the objects that bound and draw.
 
     Source:
         Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014): the Gaussian
@@ -230,7 +229,7 @@ class SumMechanism(_FixedCost):
 
     Raises:
         UserError: The bound is not proven for the relation or unit, shapes do not fit, or the noisy
-            sum could leave int32.
+            sum could overflow int32.
     """
 
     bound: Bound
@@ -274,10 +273,10 @@ class SumMechanism(_FixedCost):
     def private_inputs(
         self, source: BitSource, cohorts: np.ndarray, first_round: int
     ) -> np.ndarray:
-        """Draws who participates, where that is a secret: int32 [R, n, 0 or 1].
+        """Draws which units participate, if that is secret: int32 [R, n, 0 or 1].
 
         Returns:
-            1 where the answer of a unit is counted, or the unit that was sampled for a place.
+            1 if the answer of a unit is counted, or the unit that was sampled for a place.
         """
         n = len(cohorts)
         participation = self.schedule.participation(source, self.n_units, first_round, n)
@@ -286,7 +285,7 @@ class SumMechanism(_FixedCost):
         return participation[:, :, None]
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns the bounded message, or zeros where it is not counted."""
+        """Returns the bounded message, or zeros if it is not counted."""
         bound = self.bound
         votes = (bound.compact if isinstance(bound, CompactBound) else bound.project)(key, message)
         return votes * self.schedule.counted(private_input[0]) if private_input.size else votes
@@ -311,21 +310,22 @@ class SumMechanism(_FixedCost):
 
 
 def rows_of(mechanism: Mechanism) -> int:
-    """Returns R, the rows of units: each row holds one unit of every cohort.
+    """Returns R, the number of rows of units: each row has one unit of every cohort.
 
-    Where units are sampled, it is the number of places of a sampled batch.
+    If units are sampled, it is the number of places of a sampled batch.
     """
     schedule = mechanism.schedule
     return schedule.batch_capacity or -(-mechanism.n_units // schedule.n_cohorts)
 
 
 def pending_charge(events: Events, spent: Events) -> Events:
-    """Returns what must still be charged so that all of `events` is, whatever was charged before.
+    """Returns the charge that is missing for `events`, given what was charged before.
 
-    The charges of a run are never below what all its rounds cost, lost and torn ones included.
+    So the charges of a run are never below the cost of all its rounds, including lost and torn
+    ones.
 
     Args:
-        events: What all rounds up to the last one cost.
+        events: The cost of all rounds up to the last one.
     """
     charged: dict[Event, int] = dict(spent)
     return tuple((event, count - charged.get(event, 0)) for event, count in events
@@ -333,13 +333,13 @@ def pending_charge(events: Events, spent: Events) -> Events:
 
 
 def check_range(n_units: int, bound: Bound, noise: Noise) -> None:
-    """Checks that a noisy sum stays in int32.
+    """Checks that a noisy sum fits in int32.
 
     Args:
-        n_units: The most units that add to one sum.
+        n_units: The largest number of units in one sum.
 
     Raises:
-        UserError: It could leave int32.
+        UserError: It could overflow int32.
     """
     if n_units * bound.max_abs + noise.max_abs >= 2**31:
         raise UserError(f"the noisy sum over {n_units} units could leave 32-bit integers; "
@@ -347,16 +347,16 @@ def check_range(n_units: int, bound: Bound, noise: Noise) -> None:
 
 
 def release(mechanism: Mechanism, bits: Array, total: Private[Array]) -> Any:
-    """Opens the sum over units and returns what the mechanism makes of it: public.
+    """Opens the sum over units and returns the public outcome of the mechanism.
 
-    It is pure. Bits of another shape would broadcast and give two entries the same noise.
+    The function is pure. Bits of another shape would broadcast and give two entries the same noise.
 
     Args:
         bits: uint32 of mechanism.bits_shape, uniform, secret, and used for this release only.
         total: Sealed int32 [B, D].
 
     Raises:
-        ValueError: A shape or type is another one.
+        ValueError: A wrong shape or type.
     """
     votes = unseal(total)
     shape = mechanism.bits_shape
@@ -368,7 +368,7 @@ def release(mechanism: Mechanism, bits: Array, total: Private[Array]) -> Any:
 
 
 def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
-    """Returns the sum, still sealed, if the data holder keeps it in private/, else nothing.
+    """Returns the sum, still sealed, if the data holder keeps it in private/, else an empty array.
 
     Args:
         total: Sealed int32 [B, D].
@@ -382,10 +382,10 @@ def kept(mechanism: Mechanism, total: Private[Array]) -> Private[Array]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalMechanism(_FixedCost):
-    """Each client bounds its message, adds noise of its own, and sends that.
+    """Each client bounds its message, adds noise, and sends the result.
 
-    The price: the mean of m answers carries the noise of one client over sqrt m, where with a
-    trusted aggregator it carries that noise over m.
+    The mean of m answers has the noise of one client divided by sqrt m; with a trusted aggregator
+    it has that noise divided by m.
 
     Attributes:
         bound: The bound on the message of one client.
@@ -395,19 +395,19 @@ class LocalMechanism(_FixedCost):
         decode: As in `SumMechanism`.
 
     Guarantee:
-        Unit: a client. Relation: replace-one: all records of one client change, their number too.
-        Sensitivity: one participation is one Gaussian release of squared L2 sensitivity
-        bound.squared_sensitivity() by that client, made before anything leaves it: it holds against
-        the server and against all other clients together. A client is charged for its own
+        Unit: a client. Relation: replace-one: all records of one client change, including their
+        number. Sensitivity: one participation is one Gaussian release of squared L2 sensitivity
+        bound.squared_sensitivity() by that client, made before anything leaves it. So it holds
+        against the server and all other clients together. A client is charged for its own
         participations, at most schedule.max_participations(T). Secret samples of clients amplify
-        nothing against a server that knows which clients it queried, so no such schedule is taken.
+        nothing against a server that knows which clients it queried, so such schedules are refused.
 
     Source:
         Kasiviswanathan et al., "What Can We Learn Privately?" (FOCS 2008): the local model.
 
     Raises:
         UserError: There are fewer than two clients, the schedule is secret, or a noisy sum could
-            leave int32.
+            overflow int32.
     """
 
     bound: Bound
@@ -439,7 +439,7 @@ class LocalMechanism(_FixedCost):
 
     @property
     def contribution_shape(self) -> tuple[int, ...]:
-        """The shape of what one client adds: (B, D)."""
+        """The shape of one client's contribution: (B, D)."""
         return self.shape
 
     @property
@@ -464,7 +464,7 @@ class LocalMechanism(_FixedCost):
         return self.bound.project(key, message) + self.noise.sample(private_input)
 
     def added(self, total: Array, contributions: Array) -> Array:
-        """Returns the sum with what some clients answered added: int32 [B, D]."""
+        """Returns the sum with the answers of some clients added: int32 [B, D]."""
         return add_up(total, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Array:

@@ -1,15 +1,15 @@
 """Messages without negative entries, and counts, sums and second moments by blocks.
 
-Replacing a message without negative entries moves the sum by sqrt 2 of its norm, not by 2. Proof:
+Replacing a message without negative entries changes the sum by sqrt 2 of its norm, not by 2. Proof:
 for integer vectors u, v >= 0 with |u|^2, |v|^2 <= N, |u - v|^2 = |u|^2 + |v|^2 - 2 u.v <= 2 N, as
-u.v >= 0; messages with signs may move by 4 N. `CellVotes` takes the cells of tables that a record
-lies in.
+u.v >= 0; messages with signs may change it by 4 N. `CellVotes` has the cells of tables that a
+record belongs to.
 
 With `Moments` a record answers with one vector, the number of its block (its class, or its cell),
-and optionally its shades. Only this message, a few hundred integers, is put on a grid, checked and
-sealed. The sums are over polynomials of it with integer coefficients: the count of its block, the
-sum of its block, and the products of its entries. They are made a chunk of records at a time and
-added by block, so that an array of [records, blocks x length] is never in memory.
+and optionally its shades. Only this message, a few hundred integers, is rounded to a grid, checked
+and sealed. The sums are over polynomials of it with integer coefficients: the count of its block,
+the sum of its block, and the products of its entries. They are computed for a chunk of records at a
+time and added by block, so an array of [records, blocks x length] is never in memory.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from dpgen_jax.core.types import Array, UserError
 MOST_COUNT_LEVELS = 2**12 - 1
 """Levels of the longest message: its square is below 2^24, so float32 sums of squares are exact."""
 MOST_CELLS = 2**24
-"""Numbers of cells are exact in a float32 message below this."""
+"""Numbers of cells below this are exact in a float32 message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CellVotes:
-    """Whole votes for cells: a record's weight in each of the tables that are counted.
+    """Integer votes for cells: a record's weight in each counted table.
 
-    A message has the number of a cell for each table, and behind all of them their weights. A cell
-    at `columns` or above stands for none. The sum is made of the pairs (cell, weight) themselves:
-    a dense row for each record is never in memory.
+    A message has the number of a cell for each table, followed by their weights. A cell at
+    `columns` or above means no cell. The sum is computed from the pairs (cell, weight): a dense row
+    for each record is never in memory.
 
     Attributes:
-        votes: V, the most cells that one message votes for.
+        votes: V, the largest number of cells in one message.
         columns: D, the cells of all tables together.
-        limit: The most that the squared weights of one message add up to.
+        limit: The largest sum of squared weights of one message.
 
     Guarantee:
-        Unit: a record that itself is the unit. Relation: replace-one. Sensitivity: what is added is
-        sum_t w_t e(c_t) for integers w_t >= 0 with sum_t w_t^2 <= limit and cells c_t that strictly
-        increase, so that no two are the same: an integer row without negative entries and with a
-        sum of squares of at most limit, or zero. For two of them |u - v|^2 <= 2 limit, as u.v >= 0.
-        A record that votes with weight 1 in T tables moves 2 T where it changes its cell in all of
-        them, and no more: nothing is rounded.
+        Unit: a record, where each record is a unit. Relation: replace-one. Sensitivity: the
+        contribution is sum_t w_t e(c_t) for integers w_t >= 0 with sum_t w_t^2 <= limit and cells
+        c_t that strictly increase, so that no two are the same: an integer row without negative
+        entries and with a sum of squares of at most limit, or zero. For two of them |u - v|^2 <= 2
+        limit, as u.v >= 0. A record that votes with weight 1 in T tables changes the sum by at most
+        2 T in squared norm, if its cell changes in all of them: nothing is rounded.
 
     Raises:
         UserError: A field is outside its range.
@@ -87,7 +87,7 @@ class CellVotes:
         return (2, self.votes)
 
     def compact(self, key: Array, message: Array) -> Array:
-        """Returns the cells and weights of a message; where they break the bound, weights of 0.
+        """Returns the cells and weights of a message, or weights of 0 if they break the bound.
 
         Args:
             message: float32 [1, 2 V]: cells, strictly increasing, and then their weights.
@@ -102,7 +102,7 @@ class CellVotes:
         return enforce(pairs, self.holds)
 
     def holds(self, pairs: Array) -> Array:
-        """Checks cells and weights, int32 [..., 2, V]: bool [..., 1, 1]; True of zeros."""
+        """Checks cells and weights, int32 [..., 2, V]: bool [..., 1, 1]; True for zeros."""
         cells, weights = pairs[..., 0, :], pairs[..., 1, :]
         apart = jnp.all(cells[..., 1:] > cells[..., :-1], -1) & jnp.all(cells >= 0, -1)
         short = jnp.all(weights >= 0, -1) & squares_within(weights, self.limit)[..., 0]
@@ -110,17 +110,17 @@ class CellVotes:
         return ((apart & short) | nothing)[..., None, None]
 
     def added(self, total: Array, pairs: Array) -> Array:
-        """Adds the votes of many messages to a sum; it is exact, in integers: int32 [1, D].
+        """Adds the votes of many messages to a sum, exactly, in integers: int32 [1, D].
 
         Args:
             total: int32 [1, D].
-            pairs: int32 [n, 2, V], each as `compact` returns it, or zeros.
+            pairs: int32 [n, 2, V], each from `compact`, or zeros.
         """
         chex.assert_shape(pairs, (None, *self.compact_shape))
         return total.at[0, pairs[:, 0].ravel()].add(pairs[:, 1].ravel(), mode="drop")
 
     def project(self, key: Array, message: Array) -> Array:
-        """Returns the votes as a row, int32 [1, D]: what `added` adds for this message."""
+        """Returns the votes as a row, int32 [1, D], as `added` adds them."""
         nobody = jnp.zeros((1, self.columns), jnp.int32)
         return self.added(nobody, self.compact(key, message)[None])
 
@@ -130,7 +130,7 @@ class CellVotes:
         return self.limit
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity: all votes leave their cells for others."""
+        """Returns the squared L2 sensitivity: all votes move to other cells."""
         return 2 * self.limit
 
 
@@ -139,11 +139,11 @@ def count_levels(sigma: float, units: int, most: int = MOST_COUNT_LEVELS) -> int
 
     Args:
         sigma: Standard deviation of the noise over the sensitivity, sqrt 2 of the length; 0: none.
-        units: The number of units whose sum has to stay in 32 bits.
-        most: The most that is useful.
+        units: The number of units whose sum must fit in 32 bits.
+        most: The largest useful length.
 
     Raises:
-        UserError: The noise is larger than can be drawn, or the units are too many.
+        UserError: The noise is larger than can be drawn, or there are too many units.
     """
     levels = min(most, MOST_COUNT_LEVELS, (2**31 - 2**20) // units)
     levels = min(levels, int(MAX_SIGMA / (math.sqrt(2) * sigma))) if sigma else levels
@@ -155,14 +155,15 @@ def count_levels(sigma: float, units: int, most: int = MOST_COUNT_LEVELS) -> int
 
 Integers = TypeVar("Integers", int, Array)
 SHIFT = 12
-"""The factors of sums and of products are whole numbers of 2^-12: what is made with them is rounded
-to the nearest integer, in integers, before it is summed."""
+"""The factors of sums and of products are multiples of 2^-12: results are rounded to the nearest
+integer, in integers, before they are summed.
+"""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """A noisy sum over records, taken apart, in units of the vectors that records answered with.
+    """The parts of a noisy sum over records, in units of the records' vectors.
 
     Attributes:
         shades: float32 [T], sums of shares.
@@ -178,7 +179,7 @@ class Sums:
 
 
 def entries_rounded(length: int, products: bool) -> int:
-    """Returns how many entries of what a record adds are rounded.
+    """Returns how many entries of a record's contribution are rounded.
 
     Args:
         products: Whether products are released.
@@ -200,30 +201,31 @@ def with_rounding(squared: int, quarters: int) -> int:
 
     Args:
         squared: A squared norm before the rounding, in units of 4^-SHIFT.
-        quarters: The squared norm of what the rounding moves, in quarters.
+        quarters: The largest squared norm of the rounding error, in quarters.
     """
     whole = -(-squared >> 2 * SHIFT)
     return whole + -(-quarters // 4) + math.isqrt(max(whole * quarters - 1, 0)) + 1
 
 
 MOST_LEVELS, MOST_SHADES = 2**8 - 1, 2**12 - 1
-"""Levels of the two grids; squares are below 2^24, so that float32 sums of squares are exact."""
+"""Levels of the two grids; squares are below 2^24, so float32 sums of squares are exact."""
 MOST_PRODUCT = 2**30
-"""The largest product of a factor and what it multiplies: with C <= sqrt 2 B, v_i v_j <= N / 2 for
-i < j, and half a step for the rounding, all stays below 2^31."""
+"""The largest product with a factor: with C <= sqrt 2 B, v_i v_j <= N / 2 for i < j, and half a
+step for the rounding, all stays below 2^31.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moments:
-    """The count, the sum and the products of one vector of norm at most 1, in one of many blocks.
+    """The count, sum and products of one vector of norm at most 1, in one of many blocks.
 
     A message is [1, 1 + length + shades]: the number of the block, the vector, and the shares. A
-    vector is shortened to norm 1, put on a grid of about 1 / levels by dither, and dropped where it
-    is then longer than `levels`. With v the integers, e the one-hot of the block, A = `first` /
+    vector is shortened to norm 1, rounded to a grid of about 1 / levels by dither, and dropped if
+    it is then longer than `levels`. With v the integers, e the one-hot of the block, A = `first` /
     2^SHIFT, B = `square` / 2^SHIFT and C = `product` / 2^SHIFT, the record adds `count` e, A e v
     and, as an upper triangle in its block or in one that all share, (B v_i^2, C v_i v_j), each
-    entry rounded to the nearest integer. Shares, which have no signs, are put on a grid of 1 /
-    tint.
+    entry rounded to the nearest integer. Shares, which are not negative, are rounded to a grid of 1
+    / tint.
 
     Attributes:
         square_blocks: Blocks of products: 0, 1 or `blocks`.
@@ -231,36 +233,36 @@ class Moments:
         shades: T, how many shares.
         levels: L, the longest v.
         first: The factor of the sums, in units of 2^-SHIFT.
-        square: The factor of v_i^2, in units of 2^-SHIFT; not used where no products are released.
+        square: The factor of v_i^2, in units of 2^-SHIFT; not used if no products are released.
         count: g, the factor of the counts.
         tint: H, the longest vector of shares on their grid.
-        columns: D of the sum, which has zeros at its end.
+        columns: D of the sum, which is padded with zeros.
         limit: S, the declared squared sensitivity.
         relation: Replace-one or zero-out.
 
     Guarantee:
-        Unit: a record. Relation: as the field says. Sensitivity: the squared distance of what two
-        messages of one record add is at most `exact`, which is at most S. Let v, w be the integers
-        of the two, p = v.v <= N, q = w.w <= N, r = v.w, all integers, N = L^2, b = B^2 if products
-        are released, else 0. First without the rounding. Products: a distance of matrices v v^T
-        and w w^T is p^2 + q^2 - 2 r^2, since <v v^T, w w^T> = (v.w)^2 >= 0; an off-diagonal entry
-        stands for two, and as C^2 <= 2 B^2, the triangle moves by at most b (p^2 + q^2 - 2 r^2),
-        whether blocks share it or not (in two blocks r^2 is missing, and p^2 + q^2 <= 2 N^2).
-        Shares h, k >= 0 of norm at most H: |h - k|^2 <= |h|^2 + |k|^2 <= 2 H^2. Together,
-        replace-one, is the largest, E, of
+        Unit: a record. Relation: as the field says. Sensitivity: the squared distance of the
+        contributions of two messages of one record is at most `exact`, which is at most S. Let v, w
+        be the integers of the two, p = v.v <= N, q = w.w <= N, r = v.w, all integers, N = L^2, b =
+        B^2 if products are released, else 0. First without the rounding. Products: the squared
+        distance of matrices v v^T and w w^T is p^2 + q^2 - 2 r^2, since <v v^T, w w^T> = (v.w)^2 >=
+        0; an off-diagonal entry represents two, and as C^2 <= 2 B^2, the triangle changes by at
+        most b (p^2 + q^2 - 2 r^2), whether blocks share it or not (in two blocks r^2 is missing,
+        and p^2 + q^2 <= 2 N^2). Shares h, k >= 0 of norm at most H: |h - k|^2 <= |h|^2 + |k|^2 <= 2
+        H^2. Together, for replace-one, the squared distance is at most E, the largest of
           one block:  2 H^2 + A^2 (p + q - 2 r) + b (p^2 + q^2 - 2 r^2), which grows in p and in q,
                       so p = q = N, and is largest at the whole r in [-N, N] next to -A^2 / (2 b);
           two blocks: 2 H^2 + A^2 (p + q) + b (p^2 + q^2) + 2 g^2, at p = q = N;
           a record that is dropped against one that is not: at most half of "two blocks".
-        Zero-out: E = H^2 + A^2 N + b N^2 + g^2. Then the rounding: it moves each of the m = M + M
-        (M + 1) / 2 entries of sums and products by at most 1/2 (counts and shares are whole), so
-        what one record adds by at most sqrt(m) / 2 in norm, and a distance of two by sqrt(m). So
-        the sensitivity is sqrt(E) + sqrt(m), and for zero-out sqrt(E) + sqrt(m) / 2. The rounding
-        is in integers, of the integers that were checked; no float is between.
+        Zero-out: E = H^2 + A^2 N + b N^2 + g^2. Then the rounding: it changes each of the m = M + M
+        (M + 1) / 2 entries of sums and products by at most 1/2 (counts and shares are whole), so a
+        contribution by at most sqrt(m) / 2 in norm, and the distance of two by sqrt(m). So the
+        sensitivity is sqrt(E) + sqrt(m), and for zero-out sqrt(E) + sqrt(m) / 2. The rounding is
+        done in integers, on the integers that were checked, without floats.
 
     Source:
         The Gaussian mechanism on covariances: Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss"
-        (STOC 2014); joint bounds and integers are this library's.
+        (STOC 2014); joint bounds and integers are from this library.
 
     Raises:
         UserError: A field is outside its range, or the declared sensitivity is not proven.
@@ -306,7 +308,7 @@ class Moments:
 
     @property
     def used(self) -> int:
-        """The columns that are no padding."""
+        """The columns without padding."""
         return (self.shades + self.blocks * (1 + self.length)
                 + self.square_blocks * self.length * (self.length + 1) // 2)
 
@@ -332,7 +334,7 @@ class Moments:
 
     @property
     def squared_norm(self) -> int:
-        """The squared L2 norm of what one record adds, at most, in integers."""
+        """Upper bound on the squared L2 norm of a record's contribution, in integers."""
         b = self.square**2 if self.square_blocks else 0
         added = (((self.tint << SHIFT)**2 + (self.count << SHIFT)**2)
                  + self.first**2 * self.levels**2 + b * self.levels**4)
@@ -340,7 +342,7 @@ class Moments:
 
     @property
     def rounded(self) -> int:
-        """The entries that are rounded, m, of what one record adds."""
+        """m, the number of rounded entries of a record's contribution."""
         return entries_rounded(self.length, self.square_blocks > 0)
 
     def squared_sensitivity(self) -> int:
@@ -349,35 +351,35 @@ class Moments:
 
     @property
     def max_abs(self) -> int:
-        """The largest magnitude of an entry of what one record adds."""
+        """The largest magnitude of an entry of a record's contribution."""
         squares = self.square * self.levels**2 if self.square_blocks else 0
         return max(self.tint, self.count, nearest(self.first * self.levels), nearest(squares))
 
     @property
     def reach(self) -> float:
-        """The length on the grid of a vector of norm 1: dither makes few longer than `levels`."""
+        """The length on the grid of a vector of norm 1; dither makes few longer than `levels`."""
         shorter = max(self.levels**2 - self.length / 4, self.levels**2 / 4)
         return max(math.sqrt(shorter) - 1.5, self.levels / 3)
 
     @property
     def tint_reach(self) -> float:
-        """The same of shares."""
+        """The same for shares."""
         return max(self.tint - 2.0, self.tint / 2)
 
     @property
     def compact_shape(self) -> tuple[int, int]:
-        """(1, 2 + length + shades): 1 for a record that is there, its block, v, its shares."""
+        """(1, 2 + length + shades): 1 for a present record, its block, v, its shares."""
         return (1, 2 + self.length + self.shades)
 
     def compact(self, key: Array, message: Array) -> Array:
-        """Puts the message of one record on its grid, or drops it.
+        """Rounds the message of one record to its grid, or drops it.
 
         Args:
-            key: Random key of the dither; it protects nothing.
+            key: Random key of the dither; privacy does not depend on it.
             message: float32 [1, 1 + length + shades].
 
         Returns:
-            int32 of `compact_shape`; zeros for a record that is dropped.
+            int32 of `compact_shape`; zeros if the record is dropped.
         """
         assert_message(message, 1 + self.length + self.shades)
         finite = jnp.all(jnp.isfinite(message))
@@ -397,7 +399,7 @@ class Moments:
         return enforce(entries.astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """Checks that a message is one of those that the proof is about, exactly: bool [1, 1].
+        """Checks exactly that a message satisfies the conditions of the proof: bool [1, 1].
 
         Args:
             entries: int32 of `compact_shape`.
@@ -410,11 +412,11 @@ class Moments:
                 & jnp.all(shares >= 0, 1, keepdims=True))
 
     def added(self, total: Array, messages: Array) -> Array:
-        """Adds what the records of a chunk add, by block, to a sum; it is exact, in integers.
+        """Adds the contributions of a chunk of records to a sum, by block, exactly, in integers.
 
         Args:
             total: int32 [1, D].
-            messages: int32 [n, *compact_shape], each as `compact` returns it, or zeros.
+            messages: int32 [n, *compact_shape], each from `compact`, or zeros.
 
         Returns:
             int32 [1, D].
@@ -433,11 +435,11 @@ class Moments:
         return total + jnp.pad(jnp.concatenate(parts), (0, self.columns - self.used))
 
     def project(self, key: Array, message: Array) -> Array:
-        """Returns what the message of one record adds, int32 [1, D]: what `added` makes of it."""
+        """Returns the contribution of one message, int32 [1, D], as `added` computes it."""
         return self.added(jnp.zeros((1, self.columns), jnp.int32), self.compact(key, message)[None])
 
     def sums(self, released: Array) -> Sums:
-        """Takes a noisy sum apart.
+        """Splits a noisy sum into its parts.
 
         Args:
             released: float32 [1, D], in integers of the grid.
@@ -456,14 +458,14 @@ class Moments:
                     counted[:, 1:] / (self.first * self.reach / 2**SHIFT), second)
 
     def noise(self, sigma: float) -> tuple[float, float, float, float]:
-        """Returns the standard deviations of the noise that `sums` leaves.
+        """Returns the standard deviations of the noise in the result of `sums`.
 
         Args:
-            sigma: Of the noise over the square root of the declared sensitivity.
+            sigma: Standard deviation of the noise over the square root of the declared sensitivity.
 
         Returns:
-            Of a share, a count, an entry of a sum, and an entry of the products off the diagonal
-            (of one on it: `product` / `square` as much).
+            For a share, a count, an entry of a sum, and an off-diagonal entry of the products (on
+            the diagonal it is `product` / `square` times as much).
         """
         grid = sigma * math.sqrt(self.limit)
         return (grid / max(self.tint_reach, 1), grid / max(self.count, 1),
@@ -478,7 +480,7 @@ class Moments:
 
 
 MOST_ROUNDING = 0.5
-"""The largest part of a sensitivity that may be for rounding."""
+"""The largest part of a sensitivity that rounding may take."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -492,9 +494,9 @@ class PhaseShares:
         shades: T, how many shares of intensities.
         first: Share of the vector.
         second: Share of the products.
-        count: Share of the count, at least.
+        count: Smallest share of the count.
         tint: Share of the shades.
-        fields: The fields of the configuration that make messages shorter, for advice.
+        fields: The fields of the configuration that shorten messages, for advice.
     """
 
     blocks: int
@@ -508,7 +510,7 @@ class PhaseShares:
     fields: tuple[str, ...] = ("frequencies", "dimensions")
 
     def in_real_numbers(self, relation: Relation) -> float:
-        """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
+        """Returns `Moments.exact` in real numbers, with the shares as squared norms."""
         if relation == Relation.ZERO_OUT:
             return self.first + self.second + self.count + self.tint
         far = 2 * self.first + 2 * self.second
@@ -520,7 +522,7 @@ class PhaseShares:
         """Returns first, square, count and tint for a squared sensitivity of at most `limit`.
 
         Args:
-            limit: The squared sensitivity, in integers, of which rounding takes its part.
+            limit: The squared sensitivity, in integers, including the part for rounding.
         """
         zero_out = relation == Relation.ZERO_OUT
         rounding = math.sqrt(self.rounded) / (2 if zero_out else 1)
@@ -536,23 +538,23 @@ class PhaseShares:
 
     @property
     def rounded(self) -> int:
-        """The entries of a message that are rounded."""
+        """The number of rounded entries of a message."""
         return entries_rounded(self.length, self.square_blocks > 0)
 
 
 def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation: Relation
           ) -> tuple[Moments, ...]:
-    """Returns the bound of each phase, all of one declared sensitivity and one number of columns.
+    """Returns the bound of each phase, with the same declared sensitivity and number of columns.
 
-    A round of any phase is then the same event. The integers are as large as the table of the noise
-    and 32-bit sums allow.
+    So a round of any phase is the same event. The integers are as large as the noise table and
+    32-bit sums allow.
 
     Args:
         phases: The parts of the message in each phase.
         sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
 
     Raises:
-        UserError: Messages are too long for the integers that can be summed and noised.
+        UserError: Messages are too long for integers that can be summed and noised.
     """
     relation = Relation(relation)
     largest = min((2**31 - 2**20) // records, 2**18)
@@ -576,6 +578,6 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
 
 
 def _columns(phase: PhaseShares) -> int:
-    """The integers of a phase's sum."""
+    """The number of integers in a phase's sum."""
     triangle = phase.length * (phase.length + 1) // 2
     return phase.shades + phase.blocks * (1 + phase.length) + phase.square_blocks * triangle

@@ -1,17 +1,17 @@
-"""Noise on integer sums, and the random bits that it is made of.
+"""Noise on integer sums, and the random bits from which it is made.
 
-The secret bits come from the operating system, are used once and are never kept, except for a keyed
-digest of those of a round (`run.loop`). The protection is that of its generator: computational.
-There is no key that could leak, be used twice, or get into a checkpoint.
+The secret bits come from the operating system, are used once and are never stored, except as a
+keyed digest for each round (`run.loop`). The protection is computational, that of the system's
+generator. There is no key that could leak, be used twice, or get into a checkpoint.
 
 Gaussian noise is rounded. For an integer vector v, round(v + sigma Z) = v + round(sigma Z): adding
 `RoundedGaussian` draws to integer votes is post-processing of the Gaussian mechanism, and exact
-Gaussian accounting holds. No floating-point number is involved in a draw: neither a fingerprint of
-float rounding nor a truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
+Gaussian accounting holds. Draws use no floating-point numbers, so the release shows neither float
+rounding nor a truncated tail (float32 normals end at 5.42 sigma).
 
 `DiscreteLaplace` draws its noise inside a compiled release, exact to 2^-96 a bit: a compiled step
-needs a number of random bits that is known beforehand. `single_releases` draws the same law on the
-host, without any error.
+needs a number of random bits that is known beforehand. `single_releases` draws from the same
+distribution on the host, without error.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from dpgen_jax.core.types import Array, UserError
 
 
 class BitSource(Protocol):
-    """A source of the secret bits that noise and samples are made of."""
+    """A source of the secret bits for noise and samples."""
 
     @property
     def label(self) -> str:
-        """The name of the source, as every statement prints it."""
+        """The name of the source in statements."""
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns new bits: uint32 of the shape, read-only.
+        """Returns new bits: uint32 of this shape, read-only.
 
         Args:
             shape: The leading axis counts rounds.
@@ -62,7 +62,7 @@ class BitSource(Protocol):
 
         Args:
             units: int [R, n], the units that n rounds query.
-            shape: Of the bits of one unit in one round.
+            shape: Shape of the bits of one unit in one round.
         """
 
 
@@ -78,7 +78,7 @@ def draw_bits(shape: tuple[int, ...]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class OsBits:
-    """The generator of the operating system; it keeps nothing, so bits cannot be drawn again."""
+    """The generator of the operating system; it stores nothing, so bits cannot be drawn again."""
 
     label: ClassVar[str] = "os-entropy"
 
@@ -95,13 +95,13 @@ class OsBits:
 class SeededBits:
     """Bits that are a function of (seed, incarnation, step), for runs that can be repeated.
 
-    Anyone with the seed can remove the noise: such a run has no privacy claim. The bits of a
+    Anyone with the seed can remove the noise, so such a run has no privacy claim. The bits of a
     round do not depend on how many rounds are drawn at once. A resumed run is a new incarnation.
 
     Attributes:
         seed: Any number; it is not shown in the repr.
         incarnation: How often the run was resumed.
-        step: Rounds whose bits were drawn.
+        step: Number of rounds whose bits were drawn.
     """
 
     seed: int = dataclasses.field(repr=False)
@@ -118,9 +118,9 @@ class SeededBits:
         return _array(b"".join(self._bytes(f"{step}", size) for step in steps), shape)
 
     def draw_for(self, units: np.ndarray, first_round: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Returns bits that are a function of seed, round and unit, wherever the unit is.
+        """Returns bits that are a function of seed, round and unit only.
 
-        The bits of a unit in a federation are those of the same unit in one process.
+        So a unit has the same bits in a federation and in one process.
 
         Returns:
             uint32 [R, n, *shape], read-only.
@@ -145,14 +145,14 @@ def _array(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
 ONE = 1 << 95
 """A probability of 1, in units of 2^-95."""
 FIXED = 192
-"""Fractional bits of the arithmetic that builds a table."""
+"""Fractional bits of the arithmetic for tables."""
 TERMS = 7
 """J: terms of the series of `_recurrence`."""
 
 
 @functools.lru_cache(maxsize=8)
 def padded_table(sigma: float) -> np.ndarray:
-    """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number that is above every draw."""
+    """Returns uint32 [2^n - 1, 3]: thresholds, padded with a number above every draw."""
     values = thresholds(sigma)
     size = (1 << len(values).bit_length()) - 1
     return _words((*values, *[2**96 - 1] * (size - len(values))))
@@ -170,8 +170,8 @@ def _words(values: tuple[int, ...]) -> np.ndarray:
 def thresholds(sigma: float) -> tuple[int, ...]:
     """Returns T_m = P(|round(sigma Z)| <= m) for m = 0, 1, ... up to the last below 1.
 
-    They are in units of 2^-95. Each is within one unit of its ideal value, and none is below the
-    one before. |X| is the number of thresholds that are at most W, for W uniform in 0..2^95 - 1.
+    They are in units of 2^-95. Each is within one unit of its ideal value, and they do not fall.
+    |X| is the number of thresholds that are at most W, for W uniform in 0..2^95 - 1.
 
     Args:
         sigma: In steps of the integer grid.
@@ -261,20 +261,20 @@ MIN_SIGMA, MAX_SIGMA = 0.3, 65536.0
 
 
 class Noise(Protocol):
-    """Integer noise that is drawn from given bits."""
+    """Integer noise, as a function of given bits."""
 
     @property
     def max_abs(self) -> int:
-        """No larger magnitude is drawn."""
+        """The largest possible magnitude of a draw."""
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of the uint32 bits for draws of this shape."""
 
     def sample(self, bits: Array) -> Array:
-        """Returns draws int32 of the shape that the bits are for.
+        """Returns draws int32 of the shape for which the bits are.
 
         Args:
-            bits: uint32, of the shape that `bits_shape` returns.
+            bits: uint32 of the shape from `bits_shape`.
         """
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> Event:
@@ -289,23 +289,23 @@ class Noise(Protocol):
 class RoundedGaussian:
     """round(sigma Z), with Z standard normal.
 
-    96 random bits make one draw: a sign, and a 95-bit number that is looked up in the table of
+    96 random bits give one draw: a sign, and a 95-bit number that is looked up in the table of
     P(|X| <= m).
 
     Attributes:
         sigma: The standard deviation of sigma Z in steps of the integer grid, 0.3 to 65536.
 
     Guarantee:
-        A release with this noise is post-processing of a Gaussian mechanism, but for
+        A release with this noise is post-processing of a Gaussian mechanism, except for
         `total_variation`: mu-GDP with mu the L2 sensitivity over sigma, for the unit and the
         relation of the bound.
 
     Source:
         Dong, Roth and Su, "Gaussian Differential Privacy" (arXiv 1905.02383); the rounded draw is
-        this library's.
+        from this library.
 
     Raises:
-        UserError: There is no such noise for this sigma.
+        UserError: Sigma is out of range.
     """
 
     sigma: float
@@ -318,9 +318,9 @@ class RoundedGaussian:
 
     @property
     def max_abs(self) -> int:
-        """No larger magnitude is drawn: the table ends before 11.5 sigma, at 1.
+        """Upper bound on the magnitude of a draw: the table reaches 1 before 11.5 sigma.
 
-        It is a bound, and not the length of the table, so that calibration builds no tables.
+        It is a bound and not the length of the table, so calibration needs no tables.
         """
         return largest(self.sigma)
 
@@ -329,7 +329,7 @@ class RoundedGaussian:
         return (*shape, 3)
 
     def sample(self, bits: Array) -> Array:
-        """Returns draws made of uniform bits; it is pure: int32 [...]."""
+        """Returns draws from uniform bits; a pure function: int32 [...]."""
         chex.assert_axis_dimension(bits, -1, 3)
         chex.assert_type(bits, jnp.uint32)
         table = jnp.asarray(padded_table(self.sigma))
@@ -351,7 +351,7 @@ class RoundedGaussian:
         return jnp.where(bits[..., 0] >> 31 == 1, -magnitude, magnitude)
 
     def draw(self, words: np.ndarray) -> np.ndarray:
-        """Returns draws made of uniform bits, on the host: those that `sample` returns.
+        """Returns the same draws as `sample`, on the host.
 
         From `words` uint32 [n, 3] to int64 [n].
         """
@@ -361,7 +361,7 @@ class RoundedGaussian:
         return np.where(words[:, 0] >> 31 == 1, -1, 1) * np.array(sizes, np.int64)
 
     def log_tail(self, k: np.ndarray) -> np.ndarray:
-        """Returns ln P(X >= k) of the ideal law; round(x) >= k where x > k - 1/2.
+        """Returns ln P(X >= k) of the ideal distribution; round(x) >= k if x > k - 1/2.
 
         Args:
             k: Whole numbers, any shape.
@@ -369,14 +369,14 @@ class RoundedGaussian:
         return log_ndtr((0.5 - k) / self.sigma)
 
     def total_variation(self, draws: int) -> float:
-        """Returns an upper bound on the distance between the law of draws and the ideal one.
+        """Returns an upper bound on the total variation between draws and the ideal distribution.
 
-        With M = max_abs and a unit of 2^-95: the ideal |X| exceeds M with probability of at most
-        one unit (thresholds end where they round to 1); what lies beyond is drawn as M. For the
-        law with its tail so moved, P(|X| = m) is a difference of two of the M thresholds, each
-        drawn within a unit of its ideal value, so half the sum of the differences of the two laws
-        is at most M units. The sign is exact and independent. Distances of independent draws
-        add up: draws (M + 1) 2^-95.
+        With M = max_abs and a unit of 2^-95: the ideal |X| exceeds M with probability at most one
+        unit (thresholds end where they round to 1); larger values are drawn as M. For the
+        distribution with its tail moved in this way, P(|X| = m) is a difference of two of the M
+        thresholds, each within a unit of its ideal value, so half the sum of the differences of the
+        two distributions is at most M units. The sign is exact and independent. Distances of
+        independent draws add up: draws (M + 1) 2^-95.
         """
         return distance(self.sigma, draws)
 
@@ -387,7 +387,7 @@ class RoundedGaussian:
 
 @dataclasses.dataclass(frozen=True)
 class NoNoise:
-    """No noise, for ablations: it has the methods of a noise, and takes no bits.
+    """No noise, for ablations: it has the methods of `Noise` and takes no bits.
 
     Guarantee:
         None: epsilon is infinite.
@@ -397,7 +397,7 @@ class NoNoise:
 
     @property
     def max_abs(self) -> int:
-        """No larger magnitude is drawn."""
+        """The largest possible magnitude of a draw."""
         return 0
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -438,7 +438,7 @@ def distance(sigma: float, draws: int) -> float:
 def draw_one(sigma: float, words: np.ndarray) -> int:
     """Returns round(sigma Z), on the host, without a table.
 
-    It is the law of `RoundedGaussian` for a sigma of any size from 0.3 on, which may be private.
+    The distribution is that of `RoundedGaussian`, for any sigma from 0.3 on, which may be private.
 
     Args:
         sigma: In steps of the integer grid.
@@ -475,7 +475,7 @@ def at_most(entry: tuple[Array, ...], words: tuple[Array, ...]) -> Array:
 
 MIN_SCALE, MAX_SCALE = 0.1, 65536.0
 TAIL = 67
-"""scales beyond which a geometric number has less than 2^-96 of its weight: 96 ln 2 < 67"""
+"""scales beyond which a geometric distribution has less than 2^-96 of its mass: 96 ln 2 < 67"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -485,21 +485,21 @@ class DiscreteLaplace:
     X is the difference of two geometric numbers of ratio r = exp(-1 / scale), and the binary digits
     of a geometric number are independent: r^k is the product of r^(2^i) over the digits i of k that
     are 1. So digit i is 1 with probability r^(2^i) / (1 + r^(2^i)), for which a 96-bit number is
-    compared with a threshold; no floating-point number is involved in a draw.
+    compared with a threshold. Draws use no floating-point numbers.
 
     Attributes:
         scale: In steps of the integer grid, 0.1 to 65536.
 
     Guarantee:
-        The release of one integer is (sensitivity / scale)-private, but for `total_variation`, for
-        the unit and the relation of the bound.
+        The release of one integer is (sensitivity / scale)-private, except for `total_variation`,
+        for the unit and the relation of the bound.
 
     Source:
         Ghosh, Roughgarden and Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms"
         (STOC 2009): the geometric mechanism.
 
     Raises:
-        UserError: There is no such noise for this scale.
+        UserError: The scale is out of range.
     """
 
     scale: float
@@ -512,12 +512,12 @@ class DiscreteLaplace:
 
     @property
     def digits(self) -> int:
-        """J: the binary digits that are drawn of a geometric number; r^(2^J) < 2^-96."""
+        """J: the number of binary digits drawn for a geometric number; r^(2^J) < 2^-96."""
         return math.ceil(TAIL * self.scale).bit_length()
 
     @property
     def max_abs(self) -> int:
-        """The largest magnitude that is drawn."""
+        """The largest possible magnitude of a draw."""
         return 2**self.digits - 1
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -525,7 +525,7 @@ class DiscreteLaplace:
         return (*shape, 2, self.digits, 3)
 
     def sample(self, bits: Array) -> Array:
-        """Returns draws made of uniform bits; it is pure: int32 [...]."""
+        """Returns draws from uniform bits; a pure function: int32 [...]."""
         chex.assert_shape(bits, (..., 2, self.digits, 3))
         chex.assert_type(bits, jnp.uint32)
         entry = tuple(jnp.asarray(thresholds_as_words(self.scale, self.digits)).T)
@@ -534,7 +534,7 @@ class DiscreteLaplace:
         return geometric[..., 0] - geometric[..., 1]
 
     def log_tail(self, k: np.ndarray) -> np.ndarray:
-        """Returns ln P(X >= k) of the ideal law.
+        """Returns ln P(X >= k) of the ideal distribution.
 
         It is r^k / (1 + r) for k >= 1, and for k <= 0, by symmetry, 1 - P(X >= 1 - k).
 
@@ -545,10 +545,10 @@ class DiscreteLaplace:
         return np.where(k >= 1, beyond, np.log1p(-np.exp(beyond)))
 
     def total_variation(self, draws: int) -> float:
-        """Returns an upper bound on the distance between the law of draws and the ideal one.
+        """Returns an upper bound on the total variation between draws and the ideal distribution.
 
-        A digit's threshold is within 2^-97 of its ideal value, and the J digits that are drawn are
-        those of a geometric number given that it is below 2^J, which it is but for r^(2^J) < 2^-96.
+        A digit's threshold is within 2^-97 of its ideal value, and the J drawn digits are those of
+        a geometric number given that it is below 2^J, which fails with probability r^(2^J) < 2^-96.
         Distances of independent draws add up: draws x 2 x (J 2^-97 + 2^-96).
         """
         return min(1.0, round_up(Fraction(draws * (self.digits + 2), 2**96)))
@@ -556,7 +556,7 @@ class DiscreteLaplace:
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> LaplaceEvent:
         """Returns the cost of the release of ONE entry.
 
-        Laplace noise protects what an entry moves by, not the L2 norm of many entries.
+        Laplace noise protects the change of one entry, not the L2 norm of many entries.
 
         Raises:
             ValueError: There is more than one draw.

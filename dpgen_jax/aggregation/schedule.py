@@ -1,4 +1,4 @@
-"""Schedules: which units are queried in a round, in public turns or sampled in secret.
+"""Schedules: which units are queried in a round, in public rotation or sampled in secret.
 
 A schedule splits the units into cohorts of equal size (up to one): unit u belongs to cohort
 u mod n_cohorts. A round queries one cohort, and no other unit learns or answers in it.
@@ -33,9 +33,9 @@ from dpgen_jax.core.types import Array, UserError
 class Schedule(Protocol):
     """The protocol of a schedule.
 
-    Rounds count from the start of a run, lost ones and those of all its resumed parts included.
-    Where units are sampled into places, they keep no state, their records lie on every device, and
-    `participation` names who was sampled.
+    Rounds are counted from the start of a run, including lost ones and those of all its resumed
+    parts. If units are sampled into places, they keep no state, their records are on every device,
+    and `participation` returns which units were sampled.
     """
 
     @property
@@ -44,35 +44,35 @@ class Schedule(Protocol):
 
     @property
     def batch_capacity(self) -> int | None:
-        """The places of a sampled batch, or None where the units of a round are not sampled."""
+        """The places of a sampled batch, or None if the units of a round are not sampled."""
 
     def cohorts(self, source: BitSource, first_round: int, n: int) -> np.ndarray:
         """Returns the cohorts of some rounds: int32 [n]."""
 
     def participation(self, source: BitSource, n_units: int, first_round: int, n: int
                       ) -> np.ndarray | None:
-        """Draws whose answers are counted, where that is a secret, or returns None: all of them.
+        """Draws whose answers are counted, if that is secret; None means all of them.
 
         Returns:
-            int32 [U, n], 1 where the answer of a unit is counted; where units are sampled into
-            places, int32 [batch_capacity, n]: the unit of each place, or -1 for none.
+            int32 [U, n], 1 if the answer of a unit is counted; if units are sampled into places,
+            int32 [batch_capacity, n]: the unit of each place, or -1 for none.
         """
 
     def counted(self, participation: Array) -> Array:
-        """Returns 1 where an answer is counted, else 0: int32.
+        """Returns 1 if an answer is counted, else 0: int32.
 
         Args:
             participation: Entries of `participation`, int32 [...].
         """
 
     def expected_answers(self, n_units: int) -> float:
-        """Returns the public number of answers of a round, which a sum is divided by.
+        """Returns the public number of answers of a round, by which a sum is divided.
 
         It is the average over the cohorts, or over the samples.
         """
 
     def max_participations(self, rounds: int) -> int:
-        """Returns how often the unit that is queried most is queried.
+        """Returns the largest number of rounds in which a unit is queried.
 
         Args:
             rounds: The number of rounds from the start of the run.
@@ -82,7 +82,7 @@ class Schedule(Protocol):
         """Returns the cost of one participation.
 
         Args:
-            release: Its cost if it were known that the unit answers.
+            release: The cost if it were known that the unit answers.
 
         Raises:
             UserError: The schedule is not proven for this release or this bound.
@@ -90,7 +90,7 @@ class Schedule(Protocol):
 
 
 class _Public:
-    """A public schedule: nothing is secret, and a participation costs what the release costs."""
+    """A public schedule: nothing is secret, and a participation costs as much as the release."""
 
     batch_capacity: ClassVar[None] = None
 
@@ -136,27 +136,27 @@ class FullParticipation(_Public):
 
 @dataclasses.dataclass(frozen=True)
 class RoundRobin(_Public):
-    """A public round-robin: round after round the next cohort answers.
+    """A public round-robin: in each round the next cohort answers.
 
     With m = U / n_cohorts units a round, gradients clipped to C, B of them in a round, and T
-    rounds, the mean gradient carries noise of 2 C sqrt(T B / (2 c U m)) per coordinate, c = mu^2 /
-    2 the total budget. More units a round are better at equal cost in privacy, and cost time: with
-    all of them this is `FullParticipation`.
+    rounds, the mean gradient has noise of 2 C sqrt(T B / (2 c U m)) per coordinate, where c = mu^2
+    / 2 is the total budget. More units a round are better at the same privacy cost, and take more
+    time: with all of them this is `FullParticipation`.
 
     Guarantee:
         Unit and relation: those of the bound. The cohort of a round is a function of the number of
-        the round alone. Given what was released so far, a round that does not query a record's unit
-        has the same law on both of two neighbouring data sets: it reads neither the record nor
+        the round only. Given the earlier releases, a round that does not query a record's unit has
+        the same distribution on two neighbouring data sets: it reads neither the record nor
         anything computed from it. So the run is the adaptive composition of the participations of
-        that one unit (parallel composition), at most ceil(T / n_cohorts) in T rounds. Rounds count
-        whatever was begun, also those that a crash lost: a unit that was queried in a lost round is
-        not queried again before its next round.
+        that one unit (parallel composition), at most ceil(T / n_cohorts) in T rounds. All rounds
+        that were begun count, including those lost in a crash: a unit that was queried in a lost
+        round is not queried again before its next round.
 
     Source:
         Parallel composition: McSherry, "Privacy Integrated Queries" (SIGMOD 2009), Theorem 4.
 
     Raises:
-        UserError: There is no cohort.
+        UserError: The number of cohorts is below 1.
     """
 
     n_cohorts: int
@@ -186,7 +186,7 @@ class PublishedSampling(_Public):
         units: U.
 
     Guarantee:
-        None. The state of a unit shows how often it was sampled, so the rounds are no adaptive
+        None. The state of a unit shows how often it was sampled, so the rounds are not an adaptive
         composition of subsampled releases, and no proof is known: every round is charged as if it
         had no noise.
 
@@ -220,7 +220,7 @@ class PublishedSampling(_Public):
 
 
 OVERFLOW = 1e-18
-"""The largest chance that is allowed for a sample that does not fit its places."""
+"""The largest allowed probability that a sample does not fit in its places."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,15 +235,15 @@ class FixedSizeSampling:
         units: U.
 
     Guarantee:
-        Unit: that of the bound. Relation: replace-one. Sensitivity: that of the release. What a
-        unit has learnt is a function of its own records and of what was released, as all units
-        learn in every round; the sample is drawn uniformly without replacement from fresh secret
-        bits and kept secret; noise is added to the sum whatever the sample. So a round is one
-        subsampled Gaussian release on the U units, of which one differs between neighbours, and its
-        whole message, all B gradients, is inside the event that is amplified. Samples are uniform
-        but where two of the U random numbers tie, and that chance, below U^2 2^-97 a round, is part
-        of the event. The published GS-WGAN does neither: its critics learn only when sampled, so
-        that their state depends on the samples, and it multiplies by B after amplifying.
+        Unit: that of the bound. Relation: replace-one. Sensitivity: that of the release. The state
+        of a unit is a function of its own records and of earlier releases, since all units learn in
+        every round. The sample is drawn uniformly without replacement from new secret bits and kept
+        secret. Noise is added to the sum whatever the sample. So a round is one subsampled Gaussian
+        release on the U units, of which one differs between neighbours, and its whole message, all
+        B gradients, is inside the amplified event. Samples are uniform unless two of the U random
+        numbers tie; that probability, below U^2 2^-97 a round, is part of the event. The published
+        GS-WGAN does neither: its critics learn only when sampled, so their state depends on the
+        samples, and it multiplies by B after amplification.
 
     Source:
         Wang, Balle and Kasiviswanathan, "Subsampled Renyi Differential Privacy and Analytical
@@ -271,10 +271,10 @@ class FixedSizeSampling:
                       ) -> np.ndarray:
         """Draws samples: the `sampled` smallest of U numbers of 96 bits.
 
-        They are uniform but for ties, whose chance is part of `event`.
+        They are uniform except for ties, whose probability is part of `event`.
 
         Returns:
-            int32 [U, n], 1 where the answer of a unit is counted.
+            int32 [U, n], 1 if the answer of a unit is counted.
         """
         units = np.tile(np.arange(n_units)[:, None], n)
         bits = source.draw_for(units, first_round, (3,))
@@ -296,7 +296,7 @@ class FixedSizeSampling:
         return rounds
 
     def event(self, release: Event, bound: Bound) -> Event:
-        """Returns the cost of one round, the sample being secret.
+        """Returns the cost of one round with a secret sample.
 
         Raises:
             UserError: The release is not Gaussian, or the bound is not proven for replace-one.
@@ -316,28 +316,27 @@ class FixedSizeSampling:
 
 @dataclasses.dataclass(frozen=True)
 class PoissonSampling:
-    """Each unit is sampled independently, in secret, with the same chance, anew for every round.
+    """Samples each unit independently, in secret, with the same probability, in every round.
 
-    For all units in every round there is `FullParticipation`, at the cost without sampling.
+    `FullParticipation` is for all units in every round, at the cost without sampling.
 
     Attributes:
         units: U.
-        expected: Units of a round on average, more than 0 and fewer than there are.
+        expected: The average number of units of a round, above 0 and below U.
 
     Guarantee:
         Unit and relation: those of the bound. Sensitivity: a message has at most the norm
-        bound.squared_norm. Samples are made of fresh secret bits and kept secret, and units
-        keep no state, so a round is one Poisson-subsampled Gaussian release
-        (`accountant.events.PoissonGaussianEvent`). The chance is exactly `rate`, a multiple of
-        2^-32: a unit is sampled where its 32 bits are below 2^32 rate. A round has room for
-        `batch_capacity` units, so that its shape is public; units of a sample beyond that are left
-        out, a uniformly random part of it. That changes the law of the round by at most the
-        chance that it happens, below 1e-18, whatever the records are, and this chance is part of
-        the event.
+        bound.squared_norm. Samples are drawn from new secret bits and kept secret, and units keep
+        no state, so a round is one Poisson-subsampled Gaussian release
+        (`accountant.events.PoissonGaussianEvent`). The probability is exactly `rate`, a multiple of
+        2^-32: a unit is sampled if its 32 bits are below 2^32 rate. A round has room for
+        `batch_capacity` units, so its shape is public; a uniformly random part of a larger sample
+        is left out. This changes the distribution of the round by at most the probability that it
+        happens, below 1e-18, whatever the records are, and this probability is part of the event.
 
     Source:
         `accountant.pld` has the proof; Chua et al., "Scalable DP-SGD: Shuffling vs. Poisson
-        Subsampling" (NeurIPS 2024) treats truncated batches so.
+        Subsampling" (NeurIPS 2024) treat truncated batches in the same way.
 
     Raises:
         UserError: The expected number of units is out of range.
@@ -355,12 +354,12 @@ class PoissonSampling:
 
     @property
     def chances(self) -> int:
-        """The chance that a unit is sampled, in units of 2^-32."""
+        """The probability that a unit is sampled, in units of 2^-32."""
         return math.ceil(2**32 * self.expected / self.units)
 
     @property
     def rate(self) -> float:
-        """The chance that a unit is sampled."""
+        """The probability that a unit is sampled."""
         return self.chances / 2**32
 
     @functools.cached_property
@@ -376,9 +375,9 @@ class PoissonSampling:
     def participation(
         self, source: BitSource, n_units: int, first_round: int, n: int
     ) -> np.ndarray:
-        """Draws the sampled units of each round, in the order of the bits that drew them.
+        """Draws the sampled units of each round, in the order of their random bits.
 
-        Which ones come first is uniformly random, and so is who is left out.
+        So the order is uniformly random, and so is which ones are left out.
 
         Returns:
             int32 [batch_capacity, n]: the unit of each place, or -1 for none.
@@ -396,7 +395,7 @@ class PoissonSampling:
         return (participation >= 0).astype(np.int32)
 
     def expected_answers(self, n_units: int) -> float:
-        """Returns the number of answers on average; that of one round is secret."""
+        """Returns the average number of answers; that of one round is secret."""
         return self.rate * n_units
 
     def max_participations(self, rounds: int) -> int:
@@ -404,7 +403,7 @@ class PoissonSampling:
         return rounds
 
     def event(self, release: Event, bound: Bound) -> Event:
-        """Returns the cost of one round, the sample being secret.
+        """Returns the cost of one round with a secret sample.
 
         Raises:
             UserError: The release is not Gaussian.
@@ -418,7 +417,7 @@ class PoissonSampling:
 
 
 def _require_gaussian(schedule: Schedule, release: Event, bound: Bound) -> GaussianEvent:
-    """Returns the release, if it is one of those that secret samples are proven to amplify."""
+    """Returns the release if it is of a kind that secret sampling is proven to amplify."""
     if isinstance(release, GaussianEvent):
         return release
     raise UserError(f"{type(schedule).__name__} is proven for Gaussian noise, and "

@@ -1,17 +1,18 @@
-"""Single releases on the host with noise of their own: class counts, and queries for a schema.
+"""Single releases on the host with separate noise: class counts, and queries for a schema.
 
-All of them count records in bins that do not depend on them, add noise, and compute the rest from
-the noisy counts only. Relation: replace-one, unit one record, n public.
+All of them count records in bins that do not depend on the records, add noise, and compute the rest
+from the noisy counts only. Relation: replace-one, unit one record, n public.
 
 `class_counts` releases the size of each class; `bounds` and `categories` release the bounds of a
 number and the categories of one column. Their noise is exact discrete Laplace noise, drawn in
-integer arithmetic. Only random bits and integers take part in a draw, so the law is the stated one
-for every output and a guarantee may be purely epsilon: no table ends, and no floating-point number
-is rounded.
+integer arithmetic. A draw uses only random bits and integers, so its distribution is exact for
+every output, and a guarantee may have delta 0: no table ends, and no floating-point number is
+rounded.
 
 `Survey` releases what an undeclared schema needs of all columns of a table at once, with rounded
 Gaussian noise. Every record adds to one cell of each column's counts, so that all columns together
-are one vector whose L2 sensitivity grows with the square root of their number.
+are one vector whose L2 sensitivity grows with the square root of their number. Later rounds of it
+spend more on those columns of which earlier rounds left most open.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events
-from dpgen_jax.aggregation.noise import BitSource, RoundedGaussian
+from dpgen_jax.aggregation.noise import MIN_SIGMA, BitSource, RoundedGaussian
 from dpgen_jax.core.types import Private, UserError, unseal
 
 _WORDS = 64
-"""Words that are drawn from the source at once."""
+"""Words drawn from the source at once."""
 
 
 class Coins:
-    """Uniform numbers of any range, one at a time, from a source of bits."""
+    """Uniform integers of any range, one at a time, from a source of bits."""
 
     def __init__(self, source: BitSource):
         self._source, self._pool, self._left = source, 0, 0
@@ -79,7 +80,7 @@ class Coins:
 def sample_discrete_laplace(scale: Fraction, draws: int, bits: BitSource) -> list[int]:
     """Draws independent integers x with P(x) proportional to exp(-|x| / scale), exactly.
 
-    How long it takes depends on the noise (not on what it is added to).
+    The time depends on the noise, not on what it is added to.
 
     Args:
         scale: In steps of the integers.
@@ -115,8 +116,8 @@ def laplace_scale_for(epsilon: float, l1_sensitivity: int) -> Fraction:
     """Returns the scale that makes counts of this L1 sensitivity epsilon-private.
 
     Args:
-        epsilon: Read as the decimal number that it prints as.
-        l1_sensitivity: Of the counts together.
+        epsilon: Taken as the decimal number that is printed for it.
+        l1_sensitivity: L1 sensitivity of all counts together.
 
     Raises:
         UserError: Epsilon is not positive and finite.
@@ -128,23 +129,24 @@ def laplace_scale_for(epsilon: float, l1_sensitivity: int) -> Fraction:
 
 def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits: BitSource,
                  rows_per_unit: int = 0) -> np.ndarray:
-    """Releases the noisy number of records of each class: int64 [C], may be negative.
+    """Releases the noisy number of records of each class: int64 [C]; may be negative.
 
-    A label outside 0..C - 1, as of an empty slot, is in no count. Of two classes it is in the
-    first: how many slots are empty is private, and one count less is drawn for half the noise.
+    A label outside 0..C - 1, such as that of an empty slot, is in no count. With two classes it
+    counts in the first, because the number of empty slots is private and only one count is drawn,
+    with half the noise.
 
     Args:
         labels: Sealed labels int [n].
-        rows_per_unit: k, where the unit is a subject, of whom at most k labels are there; else 0.
+        rows_per_unit: k, if the unit is a subject with at most k labels; else 0.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A replaced label lowers
         one count by one and raises another: L1 sensitivity 2, noise of scale 2 / epsilon on each.
-        Of two classes only one count is drawn, with sensitivity 1 and scale 1 / epsilon, and the
+        With two classes only one count is drawn, with sensitivity 1 and scale 1 / epsilon, and the
         other is n minus it: post-processing, as n is public. Unit: a subject, n private. At most k
         labels leave the counts and at most k others enter, L1 sensitivity 2 k, and every count is
-        drawn, since none follows from the others. With x counts and k what is released,
-        P(x -> k) is proportional to exp(-||k - x||_1 / scale) and ||x - x'||_1 <= sensitivity.
+        drawn, since none follows from the others. For counts x and a release k, P(x -> k) is
+        proportional to exp(-||k - x||_1 / scale) and ||x - x'||_1 <= sensitivity.
 
     Source:
         Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in Private Data
@@ -167,7 +169,7 @@ def class_counts_sensitivity(classes: int, rows_per_unit: int = 0) -> int:
     """Returns the L1 sensitivity of the counts that `class_counts` draws.
 
     Args:
-        rows_per_unit: As `class_counts` takes it.
+        rows_per_unit: As in `class_counts`.
     """
     return 2 * rows_per_unit or (1 if classes == 2 else 2)
 
@@ -179,38 +181,40 @@ def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:
 
 # Two bins an octave: the noise of a bin does not depend on its width, so finer bins would drown.
 EDGES = 2.0 ** (np.arange(-40, 81) / 2)
-"""Edges of the magnitudes, from 2^-20 to 2^40: below is one bin, above counts as the last."""
+"""Edges of the magnitudes, from 2^-20 to 2^40: smaller ones are one bin, larger ones count as the
+last bin.
+"""
 TAIL = 0.005
-"""Share of the noisy mass that is left out at each end."""
+"""Share of the noisy mass left out at each end."""
 FALSE_CORE = 1e-3
-"""Chance that any empty bin of the grid gets into the core."""
+"""Probability that an empty bin of the grid gets into the core."""
 FALSE_STEP = 0.05
-"""Chance that an interval grows into an empty bin."""
+"""Probability that an interval grows into an empty bin."""
 
 
 def bounds(values: Private[np.ndarray], epsilon: float, bits: BitSource) -> tuple[float, float]:
-    """Releases (low, high) that hold most of the values.
+    """Releases (low, high) between which most of the values lie.
 
-    One noisy histogram over a fixed grid of signed magnitudes. Bins whose noisy count could hardly
-    be noise in any bin of the grid are the core; it grows outward while the next bin could hardly
-    be noise by itself; of the noisy mass that these have, 0.5 % are left out at each end, and the
-    outer edges of the bins that remain are returned.
+    One noisy histogram over a fixed grid of signed magnitudes. The core is the bins whose noisy
+    count is unlikely to be noise in any bin of the grid. It grows outward while the count of the
+    next bin is unlikely to be noise in that one bin. 0.5 % of the noisy mass of these bins is left
+    out at each end, and the outer edges of the remaining bins are returned.
 
     Args:
         values: Sealed float64 [n], NaN for null.
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A value lies in one bin
-        and a null in none, so replacing a record lowers one count by at most one and raises one
-        other by at most one: L1 sensitivity 2, noise of scale 2 / epsilon on every bin, also the
-        empty ones. All else, whether an error is raised too, is post-processing.
+        and a null in none, so replacing a record lowers one count by at most one and raises another
+        by at most one: L1 sensitivity 2, noise of scale 2 / epsilon on every bin, including empty
+        ones. Everything else, including whether an error is raised, is post-processing.
 
     Source:
-        Dwork, McSherry, Nissim and Smith (TCC 2006) for the histogram; the interval is this
-        library's.
+        Dwork, McSherry, Nissim and Smith (TCC 2006) for the histogram; the interval is from this
+        library.
 
     Raises:
-        UserError: Epsilon is bad, or no bin stands out of the noise.
+        UserError: Epsilon is not positive and finite, or no bin exceeds the noise.
     """
     counts = _histogram(unseal(values))
     scale = laplace_scale_for(epsilon, 2)
@@ -227,7 +231,7 @@ def _histogram(values: np.ndarray) -> np.ndarray:
 
 
 def _interval(noisy: np.ndarray, epsilon: float) -> tuple[float, float]:
-    """Returns the outer edges of the bins that hold most of the noisy mass."""
+    """Returns the outer edges of the bins with most of the noisy mass."""
     ends = interval(noisy, lambda chance: _quantile(epsilon, chance))
     if ends is None:
         raise UserError("cannot find bounds at this epsilon; raise it or declare them")
@@ -236,14 +240,15 @@ def _interval(noisy: np.ndarray, epsilon: float) -> tuple[float, float]:
 
 
 def interval(noisy: np.ndarray, least: Callable[[float], int]) -> tuple[int, int] | None:
-    """Returns the first and the last of the bins that hold most of the mass of noisy counts.
+    """Returns the first and last of the bins with most of the noisy mass.
 
     Args:
         noisy: Noisy counts int [bins].
-        least: From a chance to the count that the noise of an empty bin reaches with it at most.
+        least: A function from a probability to the count that the noise of an empty bin reaches
+        with at most this probability.
 
     Returns:
-        Two places, or None where no bin stands out of the noise.
+        Two indices, or None if no bin exceeds the noise.
     """
     core = np.flatnonzero(noisy >= least(FALSE_CORE / noisy.size))
     if not core.size:
@@ -267,7 +272,7 @@ def _upper_edge(signed: int) -> float:
 
 
 def _quantile(epsilon: float, chance: float) -> int:
-    """Returns the least count k >= 1 that noise reaches with this chance at most.
+    """Returns the smallest count k >= 1 that noise reaches with at most this probability.
 
     The noise is of scale 2 / epsilon, and k may be one too large. P(X >= k) = q^k / (1 + q), q =
     e^(-epsilon / 2).
@@ -278,7 +283,7 @@ def _quantile(epsilon: float, chance: float) -> int:
 
 def categories(values: Private[list[str | None]], epsilon: float, delta: float, bits: BitSource
                ) -> tuple[str, ...]:
-    """Releases the frequent values, sorted; perhaps none. None is null, and is ignored.
+    """Releases the frequent values, sorted, perhaps none; nulls (None) are ignored.
 
     Values rarer than about (2 / epsilon) ln(1 / delta) do not appear.
 
@@ -287,18 +292,18 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 
     Guarantee:
         Unit: a record. Relation: replace-one, n public. (epsilon, delta)-private: each value that
-        occurs is shown where count + X >= k, X discrete Laplace of scale 2 / epsilon, independent.
+        occurs is shown if count + X >= k, with independent discrete Laplace X of scale 2 / epsilon.
         Replacing a record lowers the count of one value a from c >= 1 and raises that of one value
-        b from d >= 0, each by one (either may be missing: null). What is shown is determined by
-        independent coins, one for each value, and all but those of a and b keep their law. Let p(i)
-        = P(i + X >= k) for i >= 1 and p(0) = 0.
+        b from d >= 0, each by one (either may be missing: null). Independent coins, one for each
+        value, determine what is shown, and all except those of a and b keep their distribution. Let
+        p(i) = P(i + X >= k) for i >= 1 and p(0) = 0.
 
-          - A count that moves between i >= 1 and i + 1: the coin is (epsilon / 2, 0)-private, both
-            ways round, as its count is, by the scale of X.
-          - A count that moves between 1 and 0: shown with chance p(1), or never. One way round the
-            coin is (0, p(1))-private: what is never shown otherwise has chance p(1), and what is
-            hidden is rarer. The other way round it is (epsilon / 2, 0)-private if
-            p(1) <= 1 - e^(-epsilon / 2).
+          - A count that changes between i >= 1 and i + 1: the coin is (epsilon / 2, 0)-private in
+            both directions, as its count is, by the scale of X.
+          - A count that changes between 1 and 0: the value is shown with probability p(1), or
+            never. In one direction the coin is (0, p(1))-private: the outcome "shown" has
+            probability p(1) instead of 0, and "hidden" is less likely. In the other direction it is
+            (epsilon / 2, 0)-private if p(1) <= 1 - e^(-epsilon / 2).
 
         Going from the data with a to those with b, only a's coin can go from 1 to 0, and only b's
         from 0 to 1, so at most one of the two has a delta: both together are (epsilon,
@@ -310,7 +315,7 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
         stable histogram.
 
     Raises:
-        UserError: Epsilon or delta is bad.
+        UserError: Epsilon or delta is out of range.
     """
     counts = Counter(value for value in unseal(values) if value is not None)
     names = sorted(counts)
@@ -321,10 +326,10 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
 
 
 def least_count(epsilon: float, delta: float) -> int:
-    """Returns the noisy count from which `categories` shows a value; a function of the price only.
+    """Returns the noisy count from which `categories` shows a value.
 
     Raises:
-        UserError: Epsilon or delta is bad.
+        UserError: Epsilon or delta is out of range.
     """
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}: without it no "
@@ -346,15 +351,61 @@ KINDS, VALUES, NAMES = "survey kinds", "survey values", "survey names"
 """The names of the events of the three parts."""
 
 
+ROUNDS = (0.3, 0.7)
+"""The parts of what the values cost, and of the delta of the names, that each round may spend."""
+LEAST_WEIGHT = 0.02
+"""A query has at least this part of the weight of another one in its round."""
+COARSEST = 13.0
+"""The noise of a query of values is at most so many times the noise of `Survey.values`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """A query of the cells of a column: a record of another cell is not counted.
+
+    Attributes:
+        cells: Sealed cells int [n].
+        count: How many cells there are.
+    """
+
+    cells: Private[np.ndarray]
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """A query of the frequent texts of a column.
+
+    Attributes:
+        texts: A sealed list of n texts; None is not counted.
+    """
+
+    texts: Private[list[str | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The noisy counts of a query.
+
+    Attributes:
+        sigma: The standard deviation of their noise.
+        counts: Of numbers, int64 [cells].
+        names: Of names the frequent texts, sorted, with their counts.
+    """
+
+    sigma: float
+    counts: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    names: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class Survey:
     """The queries from which an undeclared schema is estimated.
 
     Attributes:
         columns: K, the columns whose kinds are released, once each.
-        queries: Q, the most queries of values.
         kinds: The noise on the counts of kinds.
-        values: The noise on the counts of values.
+        values: The noise on the counts of values, if each column had one query of equal weight.
         names_delta: The chance that a name of a single record comes out of any of the queries.
         most: The largest number of cells that are counted in one query, or of records.
 
@@ -362,18 +413,24 @@ class Survey:
         Unit: a record. Relation: replace-one, n public; also zero-out, where the record that is
         left out adds to no cell. In each query a record adds one to one cell at most, so replacing
         it lowers one count by one and raises another by one: squared L2 sensitivity 2 a query, 2 K
-        of all kinds and 2 Q of all values. Rounded Gaussian noise on every cell of a fixed list is
-        Gaussian, as `RoundedGaussian` says.
+        of all kinds. Rounded Gaussian noise on every cell of a fixed list is Gaussian, as
+        `RoundedGaussian` says.
+
+        Values are counted in rounds. Round r divides `ROUNDS[r]` K over its queries by their
+        weights: a query with the part w of it has noise of values.sigma / sqrt(w). So its mu is
+        sqrt(2 w) / values.sigma, the squares of all queries of all rounds add up to at most
+        2 K / values.sigma^2, and that is charged. Queries and weights may depend on earlier
+        answers: they do not change what a round costs.
 
         The cells of a query of texts are those texts that occur, which are no fixed list. Let D and
         D' be neighbours. Texts of both have noisy counts as above. A text of D alone occurs once,
-        and so does one of D' alone; of either sort there are Q at most. Such a text is shown, with
-        its count, with the chance p = P(1 + X >= threshold) if it is there, and never if it is not.
-        The joint law of those of D alone (a of them, the others hidden) and that of those of D'
-        alone (b of them) agree in the outcome that none is shown, so they are at a distance of
-        1 - (1 - p)^max(a, b) <= Q p. All noise is independent, so the whole release is a
-        composition of the Gaussian one and of one that is (0, Q p)-private, and the threshold is
-        the least with Q p <= names_delta. The choice of queries may depend on earlier answers.
+        and so does one of D' alone; of either sort there is one a query at most. Such a text is
+        shown, with its count, with the chance p = P(1 + X >= threshold) if it is there, and never
+        if it is not. The joint law of those of D alone (the others hidden) and that of those of D'
+        alone agree in the outcome that none is shown, so they are at a distance of at most the
+        sum of p over the queries of the round. All noise is independent, so the whole release is a
+        composition of the Gaussian one and of one that is (0, sum of p)-private. In round r each of
+        T queries of texts has the least threshold with T p <= ROUNDS[r] names_delta.
 
     Source:
         Dong, Roth and Su, "Gaussian Differential Privacy" (arXiv 1905.02383) for the counts;
@@ -381,7 +438,6 @@ class Survey:
     """
 
     columns: int
-    queries: int
     kinds: RoundedGaussian
     values: RoundedGaussian
     names_delta: float
@@ -390,21 +446,18 @@ class Survey:
     def events(self) -> Events:
         """Returns the cost of all queries, whether or not they are made."""
         kinds = self.kinds.event(2 * self.columns, self.columns * self.most)
-        values = self.values.event(2 * self.queries, self.queries * self.most)
+        coarsest = RoundedGaussian(COARSEST * self.values.sigma)
+        values = dataclasses.replace(
+            self.values.event(2 * self.columns, 1), total_variation=coarsest.total_variation(
+                len(ROUNDS) * self.columns * self.most))
         return ((dataclasses.replace(kinds, mechanism=KINDS), 1),
                 (dataclasses.replace(values, mechanism=VALUES), 1),
                 (EpsilonDeltaEvent(0.0, self.names_delta, NAMES), 1))
 
     @property
     def threshold(self) -> int:
-        """The least noisy count of a name that is shown."""
-        log_chance = math.log(self.names_delta / self.queries) - 1e-9
-        low, high = 1, 2 + self.values.max_abs
-        while low < high:
-            middle = (low + high) // 2
-            enough = float(self.values.log_tail(np.array(middle - 1))) <= log_chance
-            low, high = (low, middle) if enough else (middle + 1, high)
-        return low
+        """The least noisy count of a name that is shown, if each column had such a query."""
+        return least_name(self.values, self.names_delta / self.columns)
 
     def kind_counts(self, codes: Private[np.ndarray], cells: int, bits: BitSource) -> np.ndarray:
         """Releases the noisy counts of the kinds of each column, once: int64 [K, cells].
@@ -413,54 +466,82 @@ class Survey:
             codes: Sealed cells int [n, K], 0..cells - 1.
 
         Raises:
-            UserError: There are more columns or cells than `events` charges.
+            UserError: There are more columns or cells than `events` covers.
         """
         opened = unseal(codes)
         self._require(opened.shape[1] <= self.columns and cells <= self.most)
         counts = np.stack([np.bincount(column, minlength=cells) for column in opened.T])
         return counts + _noise(self.kinds, counts.size, bits).reshape(counts.shape)
 
-    def value_counts(self, numbers: Mapping[str, tuple[Private[np.ndarray], int]],
-                     texts: Mapping[str, Private[list[str | None]]], bits: BitSource
-                     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, int]]]:
-        """Releases noisy counts of the values of columns, once for all.
+    def value_counts(self, turn: int, queries: Mapping[str, Numbers | Names],
+                     weights: Mapping[str, float], bits: BitSource) -> dict[str, Answer]:
+        """Releases noisy counts of the values of columns, once in each round.
 
         Args:
-            numbers: By the name of a query, sealed cells int [n] and how many cells there are; a
-                record of another cell is not counted.
-            texts: By the name of a query, a sealed list of n texts; None is not counted.
-
-        Returns:
-            Of numbers, int64 [cells]; of texts the frequent ones, sorted, with their counts, which
-            are at least `threshold`.
+            turn: The number of the round, from 0.
+            queries: At most one a column, by its name.
+            weights: Those of all queries, above 0; one that is much smaller than others is raised.
 
         Raises:
-            UserError: There are more queries or cells than `events` charges.
+            UserError: There are more queries or cells than `events` covers.
         """
-        self._require(len(numbers) + len(texts) <= self.queries
-                      and all(cells <= self.most for _, cells in numbers.values()))
-        counted = {}
-        for name, (codes, cells) in numbers.items():
-            opened = unseal(codes)
-            inside = opened[(opened >= 0) & (opened < cells)]
-            counted[name] = np.bincount(inside, minlength=cells) + _noise(self.values, cells, bits)
-        return counted, {name: self._frequent(Counter(text for text in unseal(sealed)
-                                                      if text is not None), bits)
-                         for name, sealed in texts.items()}
+        names = [name for name, query in queries.items() if isinstance(query, Names)]
+        self._require(len(queries) <= self.columns)
+        answers = {}
+        for name, noise in self.noises(turn, {name: weights[name] for name in queries}).items():
+            query = queries[name]
+            if isinstance(query, Names):
+                least = least_name(noise, ROUNDS[turn] * self.names_delta / len(names))
+                answers[name] = Answer(noise.sigma, names=self._frequent(
+                    Counter(text for text in unseal(query.texts) if text is not None), noise, least,
+                    bits))
+            else:
+                self._require(query.count <= self.most)
+                opened = unseal(query.cells)
+                inside = opened[(opened >= 0) & (opened < query.count)]
+                answers[name] = Answer(noise.sigma, np.bincount(inside, minlength=query.count)
+                                       + _noise(noise, query.count, bits))
+        return answers
 
-    def _frequent(self, counts: Counter[str], bits: BitSource) -> dict[str, int]:
+    def noises(self, turn: int, weights: Mapping[str, float]) -> dict[str, RoundedGaussian]:
+        """Returns the noise of each query of a round, by its weight."""
+        most = max(weights.values(), default=1.0)
+        raised = {name: max(weight, LEAST_WEIGHT * most) for name, weight in weights.items()}
+        unit = sum(raised.values()) / (ROUNDS[turn] * self.columns)
+        self._require(len(raised) <= self.columns)  # so that none is above COARSEST
+        return {name: rounded_up(self.values.sigma * math.sqrt(unit / weight))
+                for name, weight in raised.items()}
+
+    def _frequent(self, counts: Counter[str], noise: RoundedGaussian, least: int, bits: BitSource
+                  ) -> dict[str, int]:
         """The texts whose noisy count is high enough, sorted."""
         self._require(len(counts) <= self.most)
-        present, threshold = sorted(counts), self.threshold
-        noise = _noise(self.values, len(present), bits).tolist()
-        noisy = {text: counts[text] + x for text, x in zip(present, noise, strict=True)}
-        return {text: count for text, count in noisy.items() if count >= threshold}
+        present = sorted(counts)
+        draws = _noise(noise, len(present), bits).tolist()
+        noisy = {text: counts[text] + x for text, x in zip(present, draws, strict=True)}
+        return {text: count for text, count in noisy.items() if count >= least}
 
     def _require(self, fits: bool) -> None:
-        """Refuses what the events do not charge; no message depends on a record."""
+        """Refuses what the events do not cover; no message depends on a record."""
         if not fits:
             raise UserError("a survey would release more than it charges; this is a bug, please "
                             "report it")
+
+
+def least_name(noise: RoundedGaussian, chance: float) -> int:
+    """Returns the least count that a name of one record has by noise with at most this chance."""
+    low, high = 1, 2 + noise.max_abs
+    while low < high:
+        middle = (low + high) // 2
+        enough = float(noise.log_tail(np.array(middle - 1))) <= math.log(chance) - 1e-9
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+def rounded_up(sigma: float) -> RoundedGaussian:
+    """Returns the noise of a sigma that is rounded up to four digits."""
+    digits = 3 - math.floor(math.log10(sigma))
+    return RoundedGaussian(max(MIN_SIGMA, math.ceil(sigma * 10**digits) / 10**digits))
 
 
 def _noise(noise: RoundedGaussian, draws: int, bits: BitSource) -> np.ndarray:

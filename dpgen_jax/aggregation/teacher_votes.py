@@ -2,13 +2,13 @@
 
 The histograms are those of G-PATE (Long et al. 2021, arXiv 1906.09338), after the random projection
 of gradients of its Algorithm 2. The projection matrices come from a public key and depend on
-nothing private: projecting costs no privacy, and what is released in the projected space may be
-taken back by anyone (post-processing).
+nothing private: projecting costs no privacy, and anyone may map a release in the projected space
+back (post-processing).
 
 The votes for a label, real or fake, of each queried fake, and the decoding of their noisy count,
 are the aggregation of PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
 
-A data-dependent number leaves by `upper_bound` only: through smooth sensitivity, with noise.
+Data-dependent numbers are released only by `upper_bound`, through smooth sensitivity, with noise.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from dpgen_jax.core.types import Array, Private, UserError, unseal
 
 
 def projection_matrices(key: Array, rows: int, dimension: int, projected: int) -> Array:
-    """Draws R^T with entries N(0, 1 / k), anew for every fake as the published code does.
+    """Draws R^T with entries N(0, 1 / k), anew for every fake, as the published code does.
 
-    Transposed, a column of R lies in one piece: on a CPU, where teachers answer one by one, the
-    products of a row with the columns are the faster for it.
+    In R^T a column of R is contiguous, which makes the products of a row with the columns faster on
+    a CPU, where teachers answer one by one.
 
     Returns:
         float32 [B, k, D].
@@ -105,14 +105,14 @@ class OneHot:
         bins: Bins of equal width between -clip and clip; entries outside fall into the outer two.
         columns: k, the coordinates of a row (after the projection).
         rows: B.
-        clip: The end of the range of the bins, in units of the message.
+        clip: The upper end of the range of the bins, in units of the message.
 
     Guarantee:
         Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: a unit
         casts at most one vote on each of the rows x columns histograms. When a record is replaced,
-        and with it all that its unit answers, each histogram loses one vote and gains one:
+        and with it its unit's whole answer, each histogram loses one vote and gains one:
         ||project(v) - project(v')||^2 <= 2 rows columns, and some pair attains it. The largest
-        count of a histogram moves by at most 1.
+        count of a histogram changes by at most 1.
 
     Source:
         G-PATE (Long et al. 2021, arXiv 1906.09338), Algorithm 2 and Lemma 2.
@@ -138,7 +138,7 @@ class OneHot:
                             "that the bins divide")
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns the message of one unit into votes: int32 [B, k bins] in {0, 1}.
+        """Converts the message of one unit to votes: int32 [B, k bins] in {0, 1}.
 
         Args:
             message: float32 [B, k].
@@ -157,12 +157,12 @@ class OneHot:
         return self.rows * self.columns
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity: one vote less and one more in every histogram."""
+        """Returns the squared L2 sensitivity: every histogram loses one vote and gains one."""
         return 2 * self.squared_norm
 
     @property
     def midpoints(self) -> Array:
-        """float32 [bins]: the value that a bin stands for, in units of the message."""
+        """float32 [bins]: the value of each bin, in units of the message."""
         return self.clip * ((2 * jnp.arange(self.bins) + 1) / self.bins - 1)
 
 
@@ -187,12 +187,12 @@ def bin_votes(message: Array, clip: float, bins: int) -> Array:
 class HistogramMean:
     """A decoder: the mean of each noisy histogram.
 
-    The whole histogram is released at the price of its arg max under data-independent accounting
-    (the same Gaussian release, less of it thrown away). It is divided by the public number of
-    units, not by the noisy total, which could be anywhere near 0.
+    Under data-independent accounting the whole histogram costs as much as its arg max (the same
+    Gaussian release). It is divided by the public number of units, not by the noisy total, which
+    could be near 0.
 
     Attributes:
-        bound: The votes that the counts are of.
+        bound: The bound of the counted votes.
     """
 
     bound: OneHot
@@ -215,8 +215,8 @@ class Answers:
     """The outcome of one round.
 
     Attributes:
-        value: float32 [B, k], the midpoint of the winning bin, 0 where there is no answer.
-        answered: int32 [B, k], 1 where there is an answer.
+        value: float32 [B, k], the midpoint of the winning bin, 0 without an answer.
+        answered: int32 [B, k], 1 for an answer.
     """
 
     value: Array
@@ -225,29 +225,29 @@ class Answers:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfidentGNMax:
-    """Each of the B k histograms is one query, which is answered if many units agree.
+    """Each of the B k histograms is one query, which is answered if enough units agree.
 
-    First comes a test: whether its largest count, with noise, reaches the threshold; and only then
-    which bin has the largest noisy count.
+    It first tests, with noise, whether the largest count reaches the threshold, and only then
+    releases the bin with the largest noisy count.
 
     Attributes:
         bound: The votes.
-        noise: On every count for the arg max (sigma_2).
-        test_noise: On the largest count for the test (sigma_1).
+        noise: The noise on every count for the arg max (sigma_2).
+        test_noise: The noise on the largest count for the test (sigma_1).
         schedule: All units answer in every round.
         n_units: U, public.
         threshold: Share of the units.
 
     Guarantee:
         Unit: a record, through one unit. Relation: replace-one. Sensitivity: a test is a Gaussian
-        release of sensitivity 1, since the largest count moves by at most 1; an arg max is
+        release of sensitivity 1, since the largest count changes by at most 1; an arg max is
         post-processing of a Gaussian release of sensitivity sqrt 2 (one vote less, one more). Which
-        queries were answered is public. So every query costs a test, and an answered one a release
-        on top: `actual_charge`. Charging by the outcome is sound because the costs of Gaussian
-        releases add up as mu^2, and the run stops before the worst case of a round could exceed the
-        budget: a privacy filter on the sum of mu^2. A filter is for one number. How far the drawn
-        noise is from ideal, tau, is charged too and grows with the length of the run, which the
-        answers decide; so it is charged in proportion: `_costs`.
+        queries were answered is public. So every query costs a test, and an answered query costs a
+        release in addition: `actual_charge`. Charging by the outcome is sound because the costs of
+        Gaussian releases add up as mu^2, and the run stops before the worst case of a round could
+        exceed the budget: a privacy filter on the sum of mu^2. A filter limits one number. The
+        distance tau of the drawn noise from ideal noise is charged too, and grows with the length
+        of the run, which depends on the answers; so it is charged in proportion: `_costs`.
 
     Source:
         Papernot et al. 2018 (arXiv 1802.08908), Algorithm 1; G-PATE (arXiv 1906.09338), Algorithm
@@ -256,7 +256,7 @@ class ConfidentGNMax:
 
     Raises:
         UserError: The threshold is outside (0, 1], there are more bins than units, one of the two
-            noises is none, or a noisy count could leave int32.
+            noises is missing, or a noisy count could overflow int32.
     """
 
     bound: OneHot
@@ -299,20 +299,20 @@ class ConfidentGNMax:
 
     @property
     def contribution_shape(self) -> tuple[int, ...]:
-        """The shape of what one unit adds: (B, D)."""
+        """The shape of one unit's contribution: (B, D)."""
         return self.shape
 
     @property
     def bits_shape(self) -> tuple[int, ...]:
         """The shape of the uint32 bits of a round.
 
-        For each query it is a draw for the test, then for each of its bins one.
+        For each query there is one draw for the test, then one for each of its bins.
         """
         return self.noise.bits_shape((self.queries, 1 + self.bound.bins))
 
     @property
     def votes_needed(self) -> int:
-        """The threshold in votes, with the share as the decimal that it prints as."""
+        """The threshold in votes, with the share taken as its printed decimal."""
         return votes_needed(self.n_units, self.threshold)
 
     def private_inputs(self, source: BitSource, cohorts: np.ndarray, first_round: int
@@ -325,7 +325,7 @@ class ConfidentGNMax:
         return self.bound.project(key, message)
 
     def added(self, total: Array, contributions: Array) -> Array:
-        """Returns the sum with what some units answered added: int32 [B, D]."""
+        """Returns the sum with the answers of some units added: int32 [B, D]."""
         return bound_add_up(total, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Answers:
@@ -357,14 +357,15 @@ class ConfidentGNMax:
     def _costs(self) -> tuple[Event, Event]:
         """The events of a test and of an answer.
 
-        The total variation of both is k times their mu^2, with k so large that neither is below
-        what is drawn. Then no choice of answers trades one for the other. Let B be the largest mu^2
-        that any path of answers ends with. The path that does is charged a tau of at least k B, and
-        the run went as far only as epsilon(B, k B) is within the budget. Every other path ends with
-        mu^2 <= B, and what it drew is within k mu^2 <= k B of ideal noise. So the run is a filter
-        on mu^2 that was started with B, and its transcript is within k B of the ideal one, whatever
-        the answers: what the budget was checked for. (Charged as drawn, a path of few answers ends
-        with more tau than the path of the largest mu^2 was checked with.)
+        The total variation of both is charged as k times their mu^2, with k so large that neither
+        is below the actual one. Then no choice of answers trades one for the other. Let B be the
+        largest final mu^2 over all paths of answers. That path is charged a tau of at least k B,
+        and the run goes on only while epsilon(B, k B) is within the budget. Every other path ends
+        with mu^2 <= B, and its draws are within k mu^2 <= k B of ideal noise. So the run is a
+        filter on mu^2 that was started with B, and its transcript is within k B of the ideal one,
+        whatever the answers, and the budget was checked for this. (If the actual tau were charged,
+        a path with few answers would end with more tau than was checked for the path of the largest
+        mu^2.)
         """
         test, answer = self.test_noise.event(1, 1), self.noise.event(2, self.bound.bins)
         if isinstance(test, NonPrivateEvent) or isinstance(answer, NonPrivateEvent):
@@ -384,7 +385,7 @@ class ConfidentGNMax:
         return self._events(queries, queries)
 
     def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
-        """Returns the worst case of these rounds; earlier rounds were settled."""
+        """Returns the largest cost of these rounds; earlier rounds were settled."""
         return self.events(steps)
 
     def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
@@ -402,7 +403,7 @@ class LabelVotes:
     Guarantee:
         Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: an
         entry of a message is 0 or 1, whatever the score was. When a record is replaced, and with it
-        all that its unit answers, each of the B counts of "real" moves by at most 1: squared L2
+        its unit's whole answer, each of the B counts of "real" changes by at most 1: squared L2
         sensitivity B, which some pair attains. Only this count is released; that of "fake" is the
         public number of units minus it.
 
@@ -424,7 +425,7 @@ class LabelVotes:
         require_whole(self, rows=1)
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns scores into votes: 1 where a score is above 0; NaN votes fake.
+        """Converts scores to votes: 1 if a score is above 0; NaN votes fake.
 
         Args:
             message: Scores float32 [B, 1].
@@ -442,7 +443,7 @@ class LabelVotes:
         return self.rows
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity of the whole message: one vote on every fake."""
+        """Returns the squared L2 sensitivity of the whole message: one vote for every fake."""
         return self.rows
 
 
@@ -451,13 +452,13 @@ class Majority:
     """A decoder: the label of the majority, as in the paper; a noisy tie is fake."""
 
     def __call__(self, noised: Array, n_units: float) -> Array:
-        """Decodes noisy counts; they are compared as integers.
+        """Decodes noisy counts, compared as integers.
 
         Args:
             noised: Noisy counts of "real", int32 [B, 1].
 
         Returns:
-            float32 [B, 1]: 1 where more than half of the units vote real, else 0.
+            float32 [B, 1]: 1 if more than half of the units vote real, else 0.
         """
         chex.assert_type(noised, jnp.int32)
         return (2 * noised > n_units).astype(jnp.float32)
@@ -467,8 +468,7 @@ class Majority:
 class Share:
     """A decoder: the noisy share of the units that vote real.
 
-    The count is released at the price of its majority under data-independent accounting (the same
-    release, less of it thrown away).
+    Under data-independent accounting the count costs as much as its majority (the same release).
     """
 
     def __call__(self, noised: Array, n_units: float) -> Array:
@@ -486,9 +486,9 @@ class LabelMechanism(SumMechanism):
     """A `SumMechanism` of noisy counts of `LabelVotes`, with Gaussian or Laplace noise.
 
     Guarantee:
-        Unit: a record. Relation: replace-one. Sensitivity: with Laplace noise, whose cost is no
+        Unit: a record. Relation: replace-one. Sensitivity: with Laplace noise, whose cost is not a
         function of an L2 sensitivity, each of the B entries of a participation is one release of a
-        count that moves by at most 1; else as `SumMechanism`.
+        count that changes by at most 1; else as in `SumMechanism`.
 
     Source:
         PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019), Section 4.1.
@@ -496,7 +496,7 @@ class LabelMechanism(SumMechanism):
 
     @property
     def keeps_votes(self) -> bool:
-        """True where a majority is all that is released, as data-dependent accounting needs."""
+        """True if only a majority is released, as data-dependent accounting requires."""
         return isinstance(self.decode, Majority)
 
     @property
@@ -506,11 +506,11 @@ class LabelMechanism(SumMechanism):
 
     @property
     def votes_needed(self) -> int:
-        """The least count that is more than half of the units: `Majority` compares with it."""
+        """The smallest count that is more than half of the units; `Majority` compares with it."""
         return self.n_units // 2 + 1
 
     def events(self, steps: int) -> Events:
-        """Returns the most that some rounds can cost.
+        """Returns the largest cost of some rounds.
 
         Returns:
             (event, count) pairs; with Laplace noise one event for each entry of each participation.
@@ -548,8 +548,8 @@ Kept = TypeVar("Kept", bound=KeptVotes)
 def sanitised_event(sanitiser: Sanitiser) -> RenyiEvent:
     """Returns the cost of one release of `upper_bound`.
 
-    It is an RDP guarantee at the order of the sanitiser, with the distance of the two draws from
-    ideal ones.
+    It is an RDP guarantee at the order of the sanitiser, including the distance of the two draws
+    from ideal ones.
     """
     tau = add_up((distance(sigma, 1), 1) for sigma in sanitiser.sigmas)
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity", tau)
@@ -557,11 +557,11 @@ def sanitised_event(sanitiser: Sanitiser) -> RenyiEvent:
 
 def require_sanitised(mechanism: ConfidentGNMax, sanitiser: Sanitiser, kept: int,
                       charged: int) -> None:
-    """Refuses a run of which no bound can be released, by what is public of it.
+    """Refuses a run for which no bound can be released, based on public facts.
 
     Args:
-        kept: Rounds whose votes are here.
-        charged: Rounds of the ledger, all of which must be among them.
+        kept: The number of rounds with stored votes.
+        charged: The number of rounds in the ledger; all of their votes must be stored.
 
     Raises:
         UserError: Votes are missing, or the conditions C5 or C6 do not hold.
@@ -576,12 +576,12 @@ def sanitised_totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser:
                      charged: int) -> Private[Placed]:
     """Returns the total RDP and its smooth sensitivity, on the sanitiser's grids: sealed.
 
-    It is called before anything is charged.
+    Called before anything is charged.
 
     Args:
         votes: The votes of the mechanism, sealed.
-        charged: Rounds of the ledger, all of which must be among the votes (a number of rounds is
-            public).
+        charged: The number of rounds in the ledger, which is public; all of their votes must be
+            present.
 
     Raises:
         UserError: Votes are missing, or there is no noise, or the conditions C5 or C6 do not hold:
@@ -606,14 +606,14 @@ def _mu_squared(event: Event) -> float:
 
 
 def upper_bound(sealed: Private[Placed], sanitiser: Sanitiser, bits: BitSource) -> float:
-    """Releases an upper bound on the total RDP at the sanitiser's order: the totals with noise.
+    """Releases an upper bound on the total RDP at the sanitiser's order, with noise.
 
-    Noise is added to whole numbers of public grids, and is made of integers only
-    (`noise.draw_one`): `Sanitiser.place` has the proof. The bound is computed from the two noisy
-    numbers, rounded up to 10^-3, and is public.
+    Integer noise (`noise.draw_one`) is added to whole numbers of steps of public grids:
+    `Sanitiser.place` has the proof. The bound is computed from the two noisy numbers, rounded up to
+    10^-3, and is public.
 
     Args:
-        sealed: As `sanitised_totals` returns it.
+        sealed: From `sanitised_totals`.
 
     Guarantee:
         Unit: a record, through one unit. Relation: replace-one. Cost: `event(sanitiser)`. The bound

@@ -1,11 +1,11 @@
 """TopAgg of DataLens (Wang et al. 2021, arXiv 2103.11109): top-k sign votes and thresholds.
 
 Each row of a unit's message becomes at most k votes of +1 or -1, at its largest magnitudes
-(Algorithm 2). Before that, `norm_topk` and `dimension_topk` keep the largest entries of a gradient
-up to a share of its squared norm, or of its length (Algorithm 4 and Appendix A.2).
+(Algorithm 2). `norm_topk` and `dimension_topk` first keep the largest entries of a gradient up to a
+share of its squared norm, or of its length (Algorithm 4 and Appendix A.2).
 
-A decoder turns the noisy integer sum, int32 [B, D], and the public number of units that answer into
-what a method learns. It is post-processing, so it costs no privacy.
+A decoder converts the noisy integer sum, int32 [B, D], and the public number of answering units to
+the value that a method learns from. It is post-processing, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from dpgen_jax.core.types import Array, UserError
 
 
 def votes_needed(n_units: float, beta: float) -> int:
-    """Returns the least votes that are a share beta of the units, beta as the decimal it prints as.
+    """Returns the smallest number of votes that is a share beta of the units.
 
     Args:
-        beta: Share of the units, 0 < beta <= 1.
+        beta: Share of the units, 0 < beta <= 1, taken as its printed decimal.
     """
     return math.ceil(Fraction(repr(float(beta))) * n_units)
 
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """A decoder: signs, where many units agree.
+    """A decoder: signs where many units agree, else 0.
 
-    Compared in integers, with beta as the decimal that it prints as: 0.07 of 100 is 7, not the next
-    float above it.
+    Votes are compared as integers: 0.07 of 100 is 7, not the next float above it.
 
     Attributes:
-        beta: Share of the units, 0 < beta <= 1.
+        beta: Share of the units, 0 < beta <= 1, taken as its printed decimal.
 
     Source:
         DataLens (arXiv 2103.11109), Algorithm 3, phase III.
@@ -75,8 +74,8 @@ class Threshold:
 class Mean:
     """A decoder: the noisy mean vote.
 
-    The mean vote lies in [-1, 1], with the noise it may not: nothing is clipped, so the mean of the
-    result is that of the votes.
+    Without noise the mean vote is in [-1, 1]. The noisy one is not clipped, so its expectation is
+    the mean vote.
     """
 
     def __call__(self, noised: Array, n_units: float) -> Array:
@@ -100,14 +99,13 @@ class TopKSign:
     Attributes:
         top_k: k, the votes of a unit on one row (all entries if the row is shorter).
         rows: B.
-        clip: Entries are clipped to [-clip, clip] before they are scaled; inf: they are not
-            clipped.
+        clip: Entries are clipped to [-clip, clip] before they are scaled; inf for no clipping.
 
     Guarantee:
         Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: for two
         messages of one unit, whatever they are and whatever the keys, ||project(v) -
         project(v')||^2 <= 4 top_k rows, and some pair attains it. So the sum over units has L2
-        sensitivity 2 sqrt(top_k rows) when a record, and with it all that its unit answers, is
+        sensitivity 2 sqrt(top_k rows) when a record, and with it its unit's whole answer, is
         replaced.
 
     Source:
@@ -132,10 +130,10 @@ class TopKSign:
             raise UserError(f"clip is {self.clip}; it must be a normal float32 above 0, or inf")
 
     def project(self, key: Array, message: Array) -> Array:
-        """Turns the message of one unit into votes.
+        """Converts the message of one unit to votes.
 
         Args:
-            key: Random key for the signs; it protects nothing.
+            key: Random key for the signs; privacy does not depend on it.
             message: float32 [B, D].
 
         Returns:
@@ -152,7 +150,7 @@ class TopKSign:
         return self.top_k * self.rows
 
     def squared_sensitivity(self) -> int:
-        """Returns the squared L2 sensitivity of a message: every vote may turn over, (1 + 1)^2.
+        """Returns the squared L2 sensitivity of a message: every vote may change sign, (1 + 1)^2.
 
         Two disjoint sets of votes differ by 2 k only: opposite votes are the worst case.
         """
@@ -165,8 +163,8 @@ def topk_sign(key: Array, message: Array, top_k: int, clip: float = math.inf) ->
     With g the clipped entry over the largest clipped magnitude of its row, the vote is +1 with
     probability (1 + g) / 2, else -1, so its mean is g (to 2^-23). Ties go to the lowest index.
     Zeros abstain, so a row may cast fewer than top_k votes, never more. Subnormal numbers are
-    zeros. A row with a NaN or an infinity casts no vote at all: its unit has diverged, so its other
-    entries are not trusted either.
+    zeros. A row with a NaN or an infinity casts no vote: its unit has diverged, so its other
+    entries are not used either.
 
     Args:
         key: Random key for the signs.
@@ -200,10 +198,10 @@ def topk_sign(key: Array, message: Array, top_k: int, clip: float = math.inf) ->
 
 
 def magnitude_bits(message: Array) -> Array:
-    """Returns the bits of the magnitudes, which are in the order of the magnitudes.
+    """Returns the bits of the magnitudes, which have the same order as the magnitudes.
 
     Some backends flush subnormal numbers to zero in comparisons and divisions and some do not. On
-    bits, with "subnormal is zero" as the definition, all of them select the same entries.
+    bits, with subnormal numbers defined as zero, all backends select the same entries.
 
     Args:
         message: float32 [..., D].
@@ -220,8 +218,8 @@ def magnitude_bits(message: Array) -> Array:
 def select_top_k(order: Array, k: int) -> Array:
     """Selects the k largest entries of each row, ties to the lowest index: bool [..., D].
 
-    Zeros are never selected: of a row with fewer than k positive entries, those are. By bisection
-    on the bits of the k-th largest, 31 passes that vectorise, where sorting does not.
+    Zeros are never selected: in a row with fewer than k positive entries, all of these are. It
+    bisects on the bits of the k-th largest: 31 passes that vectorise, which sorting does not.
 
     Args:
         order: int32 [..., D] >= 0.
@@ -265,15 +263,15 @@ LARGEST_EXPONENT = 0x7E800000
 
 
 def norm_topk(message: Array, kappa: float) -> Array:
-    """Keeps the largest entries of each row while their squares add up to at most kappa of all.
+    """Keeps the largest entries of each row while their squares are at most kappa of the total.
 
     The others become 0. Ties go to the lowest index. Entries are taken in the order of their
-    magnitudes up to the first that does not fit, so that nothing is kept of a row whose largest
-    entry has more than that share by itself; kappa = 1 keeps all. A row with a NaN or an infinity
-    stays as it is: the bound drops it.
+    magnitudes up to the first that does not fit, so nothing is kept of a row whose largest entry
+    exceeds that share; kappa = 1 keeps all. A row with a NaN or an infinity is unchanged: the bound
+    drops it.
 
-    No guarantee lies here: squares are added in float32, good to about 1e-6. The bound that a
-    message goes through next enforces sqrt(kappa) of the clip in integers.
+    This gives no guarantee: squares are added in float32, accurate to about 1e-6. The next bound
+    enforces sqrt(kappa) of the clip in integers.
 
     Args:
         message: float32 [..., D].
@@ -311,8 +309,8 @@ def norm_topk(message: Array, kappa: float) -> Array:
 def dimension_topk(message: Array, kappa: float) -> Array:
     """Keeps the floor(kappa D) largest entries of each row, at least one; the others become 0.
 
-    Ties go to the lowest index. The norm of what is kept may be that of the whole row. A row with a
-    NaN or an infinity stays as it is.
+    Ties go to the lowest index. The kept entries may have the norm of the whole row. A row with a
+    NaN or an infinity is unchanged.
 
     Args:
         message: float32 [..., D].
@@ -335,7 +333,7 @@ def _float(bits: Array) -> Array:
 def _shrink(largest: Array) -> Array:
     """Returns 2^-e, with 2^e the power of two below `largest` >= 0.
 
-    Entries times this are exact, and their squares neither overflow nor vanish.
+    Products of entries with it are exact, and their squares neither overflow nor vanish.
     """
     exponent = lax.bitcast_convert_type(largest, jnp.int32) & INFINITY
     # The exponents of a power of two and of its inverse have a constant sum.
@@ -345,7 +343,7 @@ def _shrink(largest: Array) -> Array:
 def _lowest(ties: Array, free: Array) -> Array:
     """Returns bool [..., D]: the first `free` [..., 1] of `ties`.
 
-    By bisection on the index up to which they lie; the loop is not entered where all fit or none.
+    It bisects on the last index; the loop is not entered if all fit or none.
     """
     index = jnp.arange(ties.shape[-1], dtype=jnp.int32)
 
@@ -370,8 +368,9 @@ class TopAggMechanism(SumMechanism):
     """A `SumMechanism` of `TopKSign` votes that releases the signs of the sums and nothing else.
 
     Guarantee:
-        That of `SumMechanism`, by the noisy sums. The data-dependent reading of the votes
-        (`accountant.pate`) needs that only the signs are released, and is for the data holder.
+        That of `SumMechanism`, by the noisy sums. The data-dependent cost of the votes
+        (`accountant.pate`) requires that only the signs are released, and is for the data holder
+        only.
 
     Source:
         DataLens (arXiv 2103.11109), Algorithm 3.
@@ -383,7 +382,7 @@ class TopAggMechanism(SumMechanism):
 
     @property
     def keeps_votes(self) -> bool:
-        """True: the signs are all that is released, as data-dependent accounting needs."""
+        """True: only the signs are released, as data-dependent accounting requires."""
         return True
 
     @property
@@ -394,5 +393,5 @@ class TopAggMechanism(SumMechanism):
 
     @property
     def votes_needed(self) -> int:
-        """The least sum that becomes 1; minus it, the largest that becomes -1."""
+        """The smallest sum that becomes 1; its negative is the largest that becomes -1."""
         return votes_needed(self.n_units, self.decode.beta)

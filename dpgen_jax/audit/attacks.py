@@ -233,8 +233,6 @@ def near(decode: object, n_units: int, apart: np.ndarray) -> np.ndarray:
     """Returns what all other units add, so that the change of one shows best: int32 [B, D].
 
     Args:
-        decode: The decoder of the noisy sum.
-        n_units: U.
         apart: bool [B, D], where the two sums differ.
     """
     return np.zeros(apart.shape, np.int32)
@@ -311,9 +309,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
     """Makes releases of two sums, until there are enough or the time is over.
 
     Args:
-        mechanism: The mechanism.
         totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
-        seconds: How long.
         most: Releases of each sum, at most; 16 are made at least.
         features: What is kept of a release; by default what separates both sums.
 
@@ -452,11 +448,11 @@ class _Places:
         entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
         distances: list[float] = []
         for places, squared in self.kept:
-            own = self._moved[places] == 1
-            if squared[own].sum() >= (1 - 2 * SHARED) * squared.sum():
-                owner.append(np.full(own.sum(), len(distances)))
-                entries.append(places[own])
-                distances.append(float(squared[own].sum()))
+            unshared = self._moved[places] == 1
+            if squared[unshared].sum() >= (1 - 2 * SHARED) * squared.sum():
+                owner.append(np.full(unshared.sum(), len(distances)))
+                entries.append(places[unshared])
+                distances.append(float(squared[unshared].sum()))
         return Trials(self._totals.reshape(self._shape).astype(np.int32), np.concatenate(entries),
                       np.concatenate(owner), len(distances), min(distances, default=0.0))
 

@@ -89,7 +89,6 @@ def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) 
     Args:
         numbers: float32 [N], the sum of each one's coordinate over the B rows.
         added: float32 [2, B, D], what a canary adds for tails and for heads.
-        sigma: The standard deviation of the Gaussian noise.
         rate: The chance that a canary is counted.
     """
     tails, heads = added
@@ -108,7 +107,6 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
         queried: bool [N], which canaries the round queries.
         added: From the number of a canary to what it adds for tails and for heads, float32
             [2, B, D].
-        noise: On the sum.
         rate: The chance that a canary is counted; 1 where the noise is Laplace.
     """
     everyone = jnp.arange(len(queried))
@@ -291,7 +289,6 @@ class Canaries:
         Args:
             noised: float32 [B, D], a noisy sum; where only the winners of votes are released
                 float32 [B, k], and then the ratios are right up to a factor.
-            step: Of the round.
         """
         mechanism, n = self.mechanism, len(self.units)
         if isinstance(mechanism, ConfidentGNMax):

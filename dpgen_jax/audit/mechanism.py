@@ -238,7 +238,6 @@ def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Arra
         messages: float32 [U, B, M].
         inputs: int32 [R, 1], of the round, as the schedule sampled them: the unit of each place, or
             whether each unit is counted.
-        key: Of rounding.
     """
     sampled = mechanism.schedule.batch_capacity is not None
     units = inputs[:, 0] if sampled else jnp.arange(len(messages))
@@ -254,7 +253,6 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
     Args:
         mechanism: One whose schedule draws units in secret.
         messages: float32 [U, B, M]; unit i moves column i only.
-        seconds: How long.
         most: Transcripts of the rounds of all units, at most.
 
     Returns:
@@ -286,7 +284,7 @@ def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
     each unit and no others, which would only cost time.
 
     Raises:
-        UserError: The schedule draws nobody in secret, or the bound does not clip vectors.
+        UserError: The schedule draws no unit in secret, or the bound does not clip vectors.
     """
     rows, columns = mechanism.shape[0], UNITS
     bound = dataclasses.replace(attacks.clipping(mechanism), columns=columns)
@@ -464,11 +462,8 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
     """Adds all attacks on one mechanism; returns trade-off curves for the picture.
 
     Args:
-        mechanism: The mechanism.
         shape: (B, M) of a message, before it is bounded.
         seconds: How long all of it may take, approximately.
-        found: The findings, to which this adds.
-        name: The name of the mechanism in them.
         further: Whether it is a further phase of a method, with the noise of the first: then only
             its sensitivity and its noisy sum are attacked.
     """

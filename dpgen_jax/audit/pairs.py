@@ -107,10 +107,7 @@ class Pair:
 def opposites(bound: object, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     """Returns two messages float32 [B, M] that move the sum far apart; another pair for each key.
 
-    Args:
-        bound: The bound.
-        key: Random key.
-        shape: (B, M) of a message.
+    `shape` is (B, M).
     """
     signs = HUGE * jax.random.rademacher(key, shape, jnp.float32)
     return signs, -signs
@@ -178,9 +175,9 @@ def adder(mechanism: Mechanism) -> Add:
     if isinstance(mechanism, LocalMechanism):  # whose contributions have noise
         return mechanism.bound.project
     inputs = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
-    nobody = jnp.zeros(mechanism.shape, jnp.int32)
+    empty = jnp.zeros(mechanism.shape, jnp.int32)
     return lambda key, message: mechanism.added(
-        nobody, mechanism.contribution(key, message, jnp.ones(inputs, jnp.int32))[None])
+        empty, mechanism.contribution(key, message, jnp.ones(inputs, jnp.int32))[None])
 
 
 def squared(added: np.ndarray) -> np.ndarray:

@@ -140,12 +140,9 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     """Adds what each attack on samples certifies, by its guesses of all coins.
 
     Args:
-        found: The findings, to which this adds.
-        made: The canaries.
         synthetic: Samples of the release and their labels.
-        curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
+        curve: Pairs (epsilon, delta) that all are promised; the first is the stated one.
         steps: Steps of the neighbouring relation from one value of a canary to the other.
-        name: The name of the method.
     """
     n, (epsilon, delta) = len(made.coins), curve[0]
     candidates = (membership.flat_records(np.concatenate(made.values)), np.tile(made.labels, 2))

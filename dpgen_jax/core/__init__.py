@@ -1,1 +1,1 @@
-"""Types, errors, configuration and the command line: what every part may use."""
+"""Types, errors, configuration and files, which every part may use."""

@@ -1,11 +1,11 @@
-"""Arrays of records: rows of mapped files that are read in blocks, checks, and digests.
+"""Arrays of records: rows of mapped files read in blocks, checks, and digests.
 
 The arrays of a large data set stay in mapped files. Their rows are read a block at a time and are
 never copied as a whole. A file must not change while it is in use.
 
-Everything that takes arrays from outside shares the checks. An error names the part of the data at
-fault, such as "train" or "synthetic", and the mend. A message may quote a label or a row number, so
-it is for the data holder only.
+All code that takes arrays from outside uses the checks. An error names the part of the data at
+fault, such as "train" or "synthetic", and the remedy. A message may quote a label or a row number,
+so it is for the data holder only.
 
 The digests of many records are one array of bytes, 16 for each record. As Python objects they would
 take six times as much memory, and sorting them would take longer than computing them.
@@ -23,17 +23,17 @@ import numpy as np
 from dpgen_jax.core.errors import UserError
 
 BLOCK = 2**26
-"""Bytes of rows that are read at a time."""
+"""Bytes of rows read at a time."""
 
 
 class Picked:
-    """Some rows of an array in a file, which are read when they are used.
+    """Some rows of an array in a file, read on use.
 
-    It offers the part of an array's interface that reading by rows needs; `np.asarray` reads all.
+    It has the part of an array's interface for reading by rows; `np.asarray` reads all.
 
     Attributes:
         base: The array [n, ...].
-        rows: int [m], which of its rows these are, in their order.
+        rows: int [m], the indices of these rows, in order.
         dtype: Likewise.
         ndim: Likewise.
         nbytes: Likewise.
@@ -60,9 +60,9 @@ class Picked:
 
 
 def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of an array [n, ...], by bool [n], as a `Picked`: they stay where they lie.
+    """Returns rows of an array [n, ...], selected by bool [n], as a `Picked`, without reading them.
 
-    The array must not change; it may be rows that were picked before.
+    The array must not change; it may be a `Picked`.
     """
     base, known = ((array.base, array.rows) if isinstance(array, Picked)
                    else (array, np.arange(len(array))))
@@ -70,12 +70,12 @@ def pick(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def readable(array: Any) -> np.ndarray:
-    """Returns an array as NumPy has it; rows that were picked stay in their file."""
+    """Returns a NumPy array; a `Picked` is returned unread."""
     return cast(np.ndarray, array) if isinstance(array, Picked) else np.asarray(array)
 
 
 def mapping(array: Any) -> mmap.mmap | None:
-    """Returns the mapped file that an array lies in, if it is read only; None for any other."""
+    """Returns the mapped file of an array if it is read-only; else None."""
     read_only = False
     while isinstance(array, np.ndarray | Picked):
         read_only |= isinstance(array, np.memmap) and array.mode == "r"
@@ -86,7 +86,7 @@ def mapping(array: Any) -> mmap.mmap | None:
 def forget(array: Any) -> None:
     """Frees the memory into which a mapped file was read; the file can be read again.
 
-    An array that lies in no file stays as it is.
+    It has no effect on an array that is not in a file.
     """
     lies_in = mapping(array)
     if lies_in is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -94,9 +94,9 @@ def forget(array: Any) -> None:
 
 
 def blocks(array: np.ndarray, rows: int | None = None) -> Iterator[slice]:
-    """Yields the places of rows, as many at a time as `BLOCK` has; frees what was read before.
+    """Yields the indices of rows in blocks of `BLOCK` bytes; frees the previous block.
 
-    `rows` is how many are read in all; by default each once.
+    `rows` is the total number to read; by default each row once.
     """
     step = max(1, BLOCK * len(array) // max(1, array.nbytes))
     for first in range(0, len(array) if rows is None else rows, step):
@@ -122,7 +122,7 @@ def check_labels(part: str, y: np.ndarray, n: int, classes: int | None = None, *
                  empty: np.ndarray | None = None) -> None:
     """Checks that labels [n] are integers of the declared classes; None: from 0 on.
 
-    `empty`, bool [n], has the records that are empty slots, whose labels are not looked at.
+    `empty`, bool [n], marks empty slots, whose labels are ignored.
 
     Raises:
         UserError: For another shape or type, and for a label outside the declared classes.
@@ -160,14 +160,14 @@ def check_unit_range(part: str, x: np.ndarray, tolerance: float = 0.0) -> None:
 
 
 AT_ONCE = 2**22
-"""Bytes of rows that are copied at once."""
+"""Bytes of rows copied at once."""
 
 
 def digests_of(messages: Iterable[Any], size: int, *, key: bytes = b"",
                person: bytes = b"") -> np.ndarray:
     """Returns the BLAKE2b digests of messages: uint8 [n, size], size a multiple of 8.
 
-    `person` says what the digests are for, where other ones are of the same messages.
+    `person` separates digests for different purposes of the same messages.
     """
     made = b"".join(hashlib.blake2b(message, digest_size=size, key=key, person=person).digest()
                     for message in messages)
@@ -175,7 +175,7 @@ def digests_of(messages: Iterable[Any], size: int, *, key: bytes = b"",
 
 
 def digest_rows(*columns: np.ndarray) -> Iterator[memoryview]:
-    """Yields the bytes of each row of columns [n, ...]: those of all its values in their order."""
+    """Yields the bytes of each row of columns [n, ...]: all its values in order."""
     n = len(columns[0])
     step = max(1, AT_ONCE * n // max(1, sum(column.nbytes for column in columns)))
     for start in range(0, n, step):
@@ -189,9 +189,9 @@ def digest_rows(*columns: np.ndarray) -> Iterator[memoryview]:
 
 
 def order_of_digests(digests: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
-    """Returns the places of digests uint8 [n, m] in the order of their bytes: int64 [n].
+    """Returns the indices that sort digests uint8 [n, m] by their bytes: int64 [n].
 
-    Equal ones keep theirs. m is a multiple of 8. `last`, bool [n], has those that lie behind all
+    The sort is stable. m is a multiple of 8. `last`, bool [n], marks digests that come after all
     others, in the same order.
     """
     words = np.ascontiguousarray(digests).view(">u8").T[::-1]
@@ -199,7 +199,7 @@ def order_of_digests(digests: np.ndarray, last: np.ndarray | None = None) -> np.
 
 
 def counted_before(digests: np.ndarray) -> np.ndarray:
-    """Returns how many equal digests, of uint8 [n, m], lie before each: int64 [n]."""
+    """Returns how many equal digests precede each, of uint8 [n, m]: int64 [n]."""
     at = order_of_digests(digests)
     new = np.ones(len(at), bool)
     new[1:] = (digests[at[1:]] != digests[at[:-1]]).any(1)

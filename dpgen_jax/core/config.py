@@ -26,7 +26,7 @@ State = Literal["device", "host", "disk"]
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """The claim, fixed before the first release."""
+    """The claim, which is fixed before the first release."""
 
     epsilon: float = 10.0
     delta: float = 1e-5
@@ -40,9 +40,9 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Speed and memory: nothing here changes what a run costs in privacy.
+    """Speed and memory: nothing here changes the privacy cost of a run.
 
-    Nor does it change what is computed, but for the precision of moments and of products.
+    Nor does it change results, except through the precision of moments and of products.
     """
 
     devices: int = 0
@@ -82,10 +82,10 @@ class Runtime:
 
 @dataclasses.dataclass(frozen=True)
 class MonitorOptions:
-    """The monitor of a training: what it shows, and when.
+    """The monitor of a training: what it shows and when.
 
-    It reads released values only: it costs no privacy, changes nothing that is computed, and models
-    may be chosen by it.
+    It uses released values only. So it costs no privacy, does not affect training, and models may
+    be chosen by it.
     """
 
     tensorboard: bool = False
@@ -120,9 +120,9 @@ METRICS: tuple[Metric, ...] = ("gen2real", "real2gen", "real2real", "fidelity", 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The measures of an evaluation, and how thorough they are.
+    """The measures of an evaluation, and their thoroughness.
 
-    No choice in it depends on what comes out.
+    No choice in it depends on results.
     """
 
     metrics: tuple[Metric, ...] = METRICS
@@ -154,10 +154,11 @@ class Evaluation:
 
 
 def to_json(value: object) -> Any:
-    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
+    """Converts dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
 
-    A field that equality ignores is written only if it is not empty, and one that came `later` only
-    if it is not the default. So digests of values without it stay as before the field existed.
+    A field that equality ignores is written only if it is not empty, and one that was added `later`
+    only if it is not the default. So digests of values without it are the same as before the field
+    existed.
     """
     if dataclasses.is_dataclass(value):
         return {f.metadata.get("key", f.name): to_json(getattr(value, f.name))
@@ -172,20 +173,20 @@ def to_json(value: object) -> Any:
 
 
 def _is_written(field: dataclasses.Field[Any], value: object) -> bool:
-    """Whether JSON holds the field."""
+    """Whether JSON contains the field."""
     return bool(value != field.default if "later" in field.metadata else field.compare or value)
 
 
 MAX_WHOLE = 2**63
-"""Whole numbers must be smaller in magnitude, so that arrays can hold them."""
+"""Whole numbers must be smaller in magnitude, so that they fit in arrays."""
 
 
 def from_json(kind: Any, value: Any, name: str = "") -> Any:
-    """The inverse of `to_json`: plain JSON as the type `kind`, of which every part is checked.
+    """The inverse of `to_json`: plain JSON as the type `kind`, with every part checked.
 
-    kind: a dataclass, a TypedDict (whose other keys may hold anything), or a type made of bool,
-    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: what an error
-    calls the value.
+    kind: a dataclass, a TypedDict (whose other keys may have any value), or a type made of bool,
+    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: the name of
+    the value in errors.
 
     Raises:
         UserError: Naming the field and what was expected.
@@ -261,7 +262,7 @@ def _fields(cls: type, value: Json, needed: typing.Collection[str], name: str) -
 
 
 def _is_plain(kind: object, value: object) -> bool:
-    """Whether the value is a bool, text, null or number that is of the kind, and can be kept."""
+    """Whether the value is a bool, text, null or number of the kind, and can be stored."""
     if kind in (int, float):
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
         return whole or (kind is float and isinstance(value, float) and math.isfinite(value))

@@ -1,4 +1,4 @@
-"""Lines on a terminal, which may be gone while a run goes on."""
+"""Lines on a terminal, which may be closed while a run continues."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, TextIO
 
 
 class Guarded:
-    """A stream whose reader may be gone, as a closed terminal is, or whose disk may be full.
+    """A stream whose reader may be gone, such as a closed terminal, or whose disk may be full.
 
-    Text that cannot be written is lost, and so is all that comes after it.
+    Text that cannot be written is lost, and so is everything after it.
     """
 
     def __init__(self, stream: TextIO):
@@ -24,11 +24,11 @@ class Guarded:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> None:
-        """Writes a text, if that is possible."""
+        """Writes a text if possible."""
         self._safely(lambda: self._stream.write(text))
 
     def flush(self) -> None:
-        """Flushes the stream, if that is possible."""
+        """Flushes the stream if possible."""
         self._safely(self._stream.flush)
 
     def _safely(self, act: Callable[[], Any]) -> None:
@@ -47,7 +47,7 @@ def program(command: str, *words: object, **options: object) -> str:
 
     Args:
         command: The name of the command.
-        *words: Its arguments, which are quoted where a shell needs that.
+        *words: Its arguments, which are quoted if a shell needs it.
         **options: Its flags, by the names of their fields.
     """
     flags = [part for name, value in options.items()
@@ -69,7 +69,7 @@ def confirm(question: str) -> bool | None:
         question: One line.
 
     Returns:
-        Whether the answer is yes; None where no terminal is there to answer.
+        Whether the answer is yes; None without a terminal.
     """
     streams = (sys.stdin, sys.stderr)
     if not all(stream is not None and stream.isatty() for stream in streams):
@@ -79,13 +79,13 @@ def confirm(question: str) -> bool | None:
 
 
 def in_notebook() -> bool:
-    """Returns whether this is the kernel of a notebook, which shows a bar as a terminal does."""
+    """Returns whether this is the kernel of a notebook, which can show a progress bar."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
 
 def tell(line: str, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Prints a line at once, to stdout or `stream`, if anybody is there to read it."""
+    """Prints a line at once, to stdout or `stream`, if somebody can read it."""
     stream = sys.stdout if stream is None else stream
     if stream is not None:  # as it is without a console
         guarded = Guarded(stream)

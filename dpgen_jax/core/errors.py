@@ -1,6 +1,6 @@
-"""The two errors that a user can mend, and their wording on the command line and in Python.
+"""The two errors that a user can correct, and their wording on the command line and in Python.
 
-It imports nothing of the package, so that every part may import it.
+It imports nothing from the package, so every part may import it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 MAX_COMPARED = 1000
-"""Most known names that an unknown one is compared with."""
+"""The most known names with which an unknown one is compared."""
 LIKE = 0.65
-"""The least share of letters in common that makes two names similar."""
+"""The smallest share of common letters that makes two names similar."""
 MAX_LISTED = 20
-"""The limit of names that a message lists."""
+"""The most names that a message lists."""
 
 
 class UserError(ValueError):
-    """Bad input: one line that names the thing and the mend. Commands exit with code 2."""
+    """Bad input: one line that names the thing and the remedy. Commands exit with code 2."""
 
     exit_code = 2
 
@@ -34,16 +34,16 @@ class BudgetExceeded(UserError):
 
 
 INCOMPLETE = 4
-"""The exit code of a command that wrote a release while something else failed."""
+"""The exit code of a command that wrote a release but failed in something else."""
 
 
 def one_line(error: BaseException, longest: int = 1000) -> str:
-    """Returns an error as a command prints it: one line, whatever names and cells it quotes.
+    """Returns an error as one line for the terminal, whatever names and cells it quotes.
 
-    The middle of a long one is left out, since the mend comes last.
+    The middle of a long one is left out, since the remedy comes last.
 
     Args:
-        longest: How many letters are kept at most.
+        longest: The most letters of the line.
     """
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
     half = longest // 2
@@ -51,11 +51,11 @@ def one_line(error: BaseException, longest: int = 1000) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ", did you mean 'X'?" for an unknown name that is like a known one, else nothing.
+    """Returns ", did you mean 'X'?" for an unknown name similar to a known one, else "".
 
     Args:
-        name: The unknown name; one of more than 100 letters is like no other.
-        known: The known names, of which the first `MAX_COMPARED` are looked at.
+        name: The unknown name; one of more than 100 letters is similar to none.
+        known: The known names, of which the first `MAX_COMPARED` are compared.
     """
     candidates = itertools.islice(known, MAX_COMPARED) if len(name) <= 100 else ()
     close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=LIKE)
@@ -63,7 +63,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Returns the names with commas between them; of many the first, and the number of the others.
+    """Returns the names with commas between them; if many, the first and the number of the others.
 
     Args:
         names: Any texts.
@@ -74,7 +74,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Returns a text in quotes, with control characters escaped; of a long one the beginning.
+    """Returns a text, or the beginning of a long one, in quotes, with control characters escaped.
 
     Args:
         text: Any text.
@@ -90,11 +90,11 @@ _on_command_line = False
 def option(name: str, value: object = None) -> str:
     """Returns an option as the user writes it: `--image-size 28`, or `image_size=28` in Python.
 
-    Messages name options by this function only, so that each front end words them.
+    Messages name options only by this function, so each front end has its own wording.
 
     Args:
         name: The name of the field, as in Python.
-        value: A value to be written with it; True for a switch.
+        value: The value to write with it; True for a switch.
     """
     if _on_command_line:
         flag = f"--{name.replace('_', '-')}"
@@ -104,7 +104,7 @@ def option(name: str, value: object = None) -> str:
 
 @contextmanager
 def worded(on_command_line: bool) -> Iterator[None]:
-    """Words messages for the command line, or for Python, which is the default of a process."""
+    """Sets the wording of messages: for the command line, or for Python (the default)."""
     global _on_command_line
     before, _on_command_line = _on_command_line, on_command_line
     try:
@@ -123,7 +123,7 @@ def speaking_python(function: Callable[P, R], name: str) -> Callable[P, R]:
     """Returns the function of a command, with errors that name arguments instead of flags.
 
     Args:
-        function: The function. Arguments that it does not take are a UserError, too.
+        function: The function. Unknown arguments are a UserError too.
         name: The name by which users call it.
     """
     signature = inspect.signature(function)

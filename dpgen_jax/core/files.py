@@ -1,15 +1,14 @@
 """Files: bounded reading, strict JSON, atomic writing, and the limits of the platform.
 
-Of the files that others wrote, only regular ones are read, and they never take more memory than is
-allowed. A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So
-the kind and the size of a file are checked before it is opened, and unpacked bytes are counted
-while they are read.
+Only regular files are read, and they never take more memory than is allowed. A FIFO or a device may
+never end, and ten megabytes of gzip can unpack to ten gigabytes. So the kind and the size of a file
+are checked before it is opened, and unpacked bytes are counted while they are read.
 
-Features that some operating systems lack are looked up here only. Windows has no call that makes
-the names in a folder durable, its files have no mode for the owner, and it opens files as text by
-default.
+Only this module deals with features that some operating systems lack. Windows has no call that
+makes the names in a folder durable, its files have no mode for the owner, and it opens files as
+text by default.
 
-The module imports nothing of the package but its errors, so that every part may use it.
+The module imports nothing from the package except its errors, so every part may use it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ GROUPS, OF_THIS_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def shortfall() -> str:
-    """Returns what this system cannot promise of a run folder, a line to show; empty elsewhere."""
+    """Returns a line on what this system cannot guarantee for a run folder; empty if nothing."""
     if not WINDOWS:
         return ""
     return ("note: on Windows, the parent folder decides who may read a run folder, so choose one "
@@ -56,7 +55,7 @@ def cores() -> int:
 
 
 def usable_bytes() -> float:
-    """Returns the memory that this process may use, bytes: of the machine, or of its container.
+    """Returns the memory that this process may use, in bytes: that of the machine or its container.
 
     Containers and batch systems such as SLURM limit groups of processes.
     """
@@ -64,7 +63,7 @@ def usable_bytes() -> float:
 
 
 def _limits() -> Iterator[float]:
-    """Yields the limits of the groups that this process is in, bytes; of both versions of them."""
+    """Yields the limits of the control groups (versions 1 and 2) of this process, in bytes."""
     try:
         lines = os.fsdecode(OF_THIS_PROCESS.read_bytes()).split("\n")
     except OSError:  # another system
@@ -88,7 +87,7 @@ def _limits() -> Iterator[float]:
 
 
 def _physical_bytes() -> float:
-    """Returns the physical memory of this machine, bytes."""
+    """Returns the physical memory of this machine, in bytes."""
     if not WINDOWS:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     import ctypes
@@ -112,10 +111,10 @@ MAX_DEPTH = 50
 
 
 def parse_json(data: bytes) -> Json:
-    """Reads a JSON object, of finite numbers and at most `MAX_DEPTH` levels.
+    """Reads a JSON object with finite numbers and at most `MAX_DEPTH` levels.
 
     Raises:
-        ValueError: They are no such object.
+        ValueError: The bytes are not such an object.
     """
     try:
         value = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole,
@@ -129,7 +128,7 @@ def parse_json(data: bytes) -> Json:
 
 
 def _number(text: str) -> float:
-    """Parses a number, and refuses NaN and infinities, also as 1e400."""
+    """Parses a number, and refuses NaN and infinities, including 1e400."""
     if not math.isfinite(value := float(text)):
         raise ValueError(f"{text[:40]} is not a finite number")
     return value
@@ -159,18 +158,18 @@ def _check_depth(value: object) -> None:
 
 CHUNK = 2**20
 JSON_BYTES = 2**28
-"""Most bytes of a file of settings, statements or results: far more than any of them takes."""
+"""The most bytes of a file of settings, statements or results: far more than any of them has."""
 
 _allowed: contextvars.ContextVar[float | None] = contextvars.ContextVar("allowed", default=None)
 
 
 def machine_bytes() -> float:
-    """The memory of this machine, or of the container or job that this process is in, bytes."""
+    """The memory of this machine, or of the container or job of this process, in bytes."""
     return usable_bytes()
 
 
 def allowed_bytes() -> float:
-    """The bytes that reading one data set may take: those of `limited`, or the machine's."""
+    """The memory for reading one data set, in bytes: from `limited`, or the machine's."""
     limit = _allowed.get()
     return machine_bytes() if limit is None else limit
 
@@ -195,7 +194,7 @@ def require_memory(what: str, needed: float) -> None:
     """Refuses an allocation that is too large, before it is made.
 
     Raises:
-        UserError: Where `what` needs more bytes than are allowed.
+        UserError: `what` needs more bytes than are allowed.
     """
     limit = allowed_bytes()
     if needed > limit:
@@ -205,7 +204,7 @@ def require_memory(what: str, needed: float) -> None:
 
 
 def exists(text: str) -> bool:
-    """Returns whether a text is the path of what exists; a list of names is no path."""
+    """Returns whether a text is an existing path, and not a list of names."""
     try:
         return Path(text).exists()
     except (OSError, ValueError):  # a name too long, a zero byte
@@ -216,7 +215,7 @@ def require_regular(path: Path) -> os.stat_result:
     """The status of a file.
 
     Raises:
-        UserError: Where it is missing, or a FIFO, socket, device or folder, which may never end.
+        UserError: It is missing, or a FIFO, socket, device or folder, which may never end.
     """
     try:
         status = path.stat()
@@ -232,11 +231,10 @@ def read_bytes(path: Path, limit: float | None = None) -> bytes:
     """Reads a regular file; a .gz file is unpacked.
 
     Args:
-        limit: The most bytes that are held, counted while a .gz file is unpacked; by default
-            `allowed_bytes`.
+        limit: The most bytes, counted while a .gz file is unpacked; by default `allowed_bytes`.
 
     Raises:
-        UserError: For a file that is missing, no regular one, damaged or too large.
+        UserError: The file is missing, not a regular one, damaged or too large.
     """
     return b"".join(chunks(path, limit))
 
@@ -245,7 +243,7 @@ def chunks(path: Path, limit: float | None = None) -> Iterator[bytes]:
     """Yields the bytes of a regular file, `CHUNK` at a time; a .gz file is unpacked.
 
     Args:
-        limit: The most bytes that are read, as of `read_bytes`.
+        limit: As for `read_bytes`.
 
     Raises:
         UserError: As `read_bytes`.
@@ -266,7 +264,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     """Opens a regular file; a .gz file is unpacked as it is read.
 
     Raises:
-        UserError: For a file that is missing, no regular one, or damaged where it is read.
+        UserError: The file is missing or not a regular one; or, while it is read, damaged.
     """
     require_regular(path)
     try:
@@ -288,18 +286,18 @@ def content_of(path: Path) -> str:
 
 
 def require_parquet() -> None:
-    """Raises UserError where a package is missing that Parquet files need."""
+    """Raises UserError if a package for Parquet files is missing."""
     if not all(importlib.util.find_spec(name) for name in ("pandas", "pyarrow")):
         raise UserError("a Parquet file needs pyarrow and pandas; pip install "
                         "'dpgen_jax[parquet]'")
 
 
 def write_together(root: Path, files: Mapping[str, bytes]) -> None:
-    """Writes files into `root`; the LAST exists only while the others match it.
+    """Writes files into `root`; the LAST one exists only while the others match it.
 
-    All are on disk under other names before any old one is touched, so a full disk leaves the old
-    ones. The old last file is removed before the others change, and the new one is put in place
-    after they have changed.
+    All are on disk under other names before any old one is changed, so a full disk leaves the old
+    ones. The old last file is removed before the others change, and the new one is renamed into
+    place after they have changed.
 
     Raises:
         OSError: A file cannot be written.
@@ -329,7 +327,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def sync(folder: Path) -> None:
-    """Makes the names in a folder durable, where the system can (`shortfall`).
+    """Makes the names in a folder durable, if the system can (`shortfall`).
 
     Raises:
         OSError: The folder cannot be opened or flushed to disk.

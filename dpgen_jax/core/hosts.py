@@ -1,8 +1,8 @@
 """Several processes in one run: how they find each other, exchange messages, and end together.
 
-Place. SLURM, Open MPI, Kubernetes and TPU pods know the number of each process. JAX reads it from
-them but does not report it: it starts its runtime at once, before the processes have met. So the
-place of this process is read here first (`place_in_batch_system`).
+Place. SLURM, Open MPI, Kubernetes and TPU pods number the processes. JAX reads it from them but
+does not report it: it starts its runtime at once, before the processes have met. So the place of
+this process is read here first (`place_in_batch_system`).
 
 Meeting (`meet`). JAX ends a process with a stack trace if others do not come, and ends all of them
 if one comes twice or late. So, before JAX's own runtime starts on the same port, process 0 waits
@@ -67,10 +67,11 @@ class BatchPlace(NamedTuple):
 def place_in_batch_system(seconds: int) -> BatchPlace:
     """Returns the place of this process, which a batch system started.
 
-    `seconds` is how long a system may take to name the machine of process 0.
+    `seconds` limits how long a system may take to name the machine of process 0.
 
     Raises:
-        UserError: No system started this process, or it or this version of JAX does not answer.
+        UserError: No batch system started this process, or it or this version of JAX does not
+        answer.
     """
     instead = (f"give {option('coordinator', 'HOST:PORT')} {option('processes', 'N')} "
                f"{option('process_id', 'I')}")
@@ -91,7 +92,7 @@ def place_in_batch_system(seconds: int) -> BatchPlace:
 
 MAY_DIFFER = ("process_id", "coordinator", "join_seconds", "out", "dataset", "schema", "test_csv",
               "class_names", "public_dataset")
-"""Options that may differ between machines: paths, whose content is compared later"""
+"""options that may differ between machines: paths, whose content is compared later"""
 MOST_BYTES = 2**20
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
 """TCP settings (seconds, seconds, times) by which a machine that does not respond is lost"""
@@ -103,7 +104,7 @@ class Arrival:
 
     Attributes:
         processes: How many it expects in all.
-        threads: By how many threads XLA would split the products of a CPU there.
+        threads: The number of threads by which XLA would split the products of a CPU there.
     """
 
     process: int
@@ -117,8 +118,8 @@ class Met(NamedTuple):
     """The outcome of a meeting for one process.
 
     Attributes:
-        connections: They stay open until a process ends: of process 0 to all others, of another one
-            to process 0.
+        connections: Open until a process ends: from process 0 to all others, or from another
+            process to process 0.
         threads: The largest number of threads that any of them has, the same for all.
     """
 
@@ -133,7 +134,7 @@ def meet(place: str, mine: Arrival, seconds: float) -> Met:
         The connections to the others, and what all have agreed on.
 
     Raises:
-        UserError: Where they do not come, or cannot make one run: on all of them.
+        UserError: On all of them, if they do not arrive or do not fit together.
     """
     host, _, port = place.rpartition(":")
     if not host or not port.isdigit():
@@ -144,7 +145,7 @@ def meet(place: str, mine: Arrival, seconds: float) -> Met:
 
 
 def _receive(port: int, mine: Arrival, seconds: float) -> Met:
-    """Process 0: waits for the others, and answers all at once."""
+    """In process 0: waits for the others, and answers all at once."""
     others: dict[int, socket.socket] = {}
     threads = mine.threads
     end = time.monotonic() + seconds
@@ -182,12 +183,12 @@ def _receive(port: int, mine: Arrival, seconds: float) -> Met:
 
 
 def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
-    """The processes that have come and still wait: the system closes the end of one that died."""
+    """The processes that still wait; the system closes the connection of a dead one."""
     return {process for process, connection in others.items() if _is_open(connection)}
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a connection lives; it has nothing more to send."""
+    """Whether the process at the other end of a connection is alive; it sends nothing more."""
     connection.setblocking(False)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
@@ -200,7 +201,7 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def _arrival(connection: socket.socket) -> Arrival | None:
-    """The process that has come; None for what is no process of a run."""
+    """The process that has arrived; None if it is not a process of a run."""
     connection.settimeout(10)
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -224,7 +225,7 @@ def _server(port: int) -> socket.socket:
 
 
 def _require_alike(mine: Arrival, theirs: Arrival) -> None:
-    """Refuses a process that was started for another run. Raises: UserError."""
+    """Raises UserError for a process that was started for another run."""
     who = f"process {theirs.process} was started with"
     if theirs.processes != mine.processes:
         raise UserError(f"{who} {option('processes', theirs.processes)}, and process 0 with "
@@ -241,7 +242,7 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
 
 
 def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
-    """Another process: presents itself to process 0, and waits for its answer."""
+    """In another process: presents itself to process 0, and waits for its answer."""
     place, end, why = f"{host}:{port}", time.monotonic() + seconds, ""
     while time.monotonic() < end:
         try:
@@ -271,7 +272,7 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
 
 
 def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
-    """Sends a process the reason why it cannot begin or, without error, the number of threads."""
+    """Sends the reason why a process cannot begin or, without an error, the number of threads."""
     with contextlib.suppress(OSError):
         _send(connection, {"error": error, "threads": threads})
 
@@ -281,7 +282,7 @@ def _send(connection: socket.socket, content: dict[str, Any]) -> None:
 
 
 def _read(connection: socket.socket) -> dict[str, Any]:
-    """One line of JSON. Raises: OSError, ValueError."""
+    """Reads one line of JSON. Raises OSError and ValueError."""
     with connection.makefile("rb") as file:
         line = file.readline(MOST_BYTES)
     content = json.loads(line)
@@ -291,21 +292,21 @@ def _read(connection: socket.socket) -> dict[str, Any]:
 
 
 DEAD_AFTER = 30
-"""Seconds without a sign of life after which a process counts as dead, and all end."""
+"""Seconds without a heartbeat after which a process counts as dead, and all end."""
 LONGEST_START = 300
 """Seconds that JAX's runtime may take to start, or a batch system to start all processes."""
 SMALLEST = 4096
-"""Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
+"""Bytes of the smallest message: sizes are powers of two from this one on, each compiled once."""
 
 THREADS = "PJRT_NPROC"
-"""The variable that gives XLA's number of threads on a CPU in place of that of its cores."""
+"""The variable that sets XLA's number of threads on a CPU instead of the number of cores."""
 END = "end"
 """The last order of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Several processes for one run, each started with the same command but for its number."""
+    """Several processes for one run, each started with the same command except for its number."""
 
     coordinator: str | None = None
     """HOST:PORT of process 0, or auto: as set by SLURM, MPI, Kubernetes or a TPU pod"""
@@ -332,13 +333,13 @@ class Hosts:
 
 
 class Team:
-    """This process's knowledge of its run's processes: one a process, as is JAX's own runtime.
+    """The state of this process about those of its run; a singleton, like JAX's runtime.
 
     Attributes:
-        machines: On how many machines they run.
-        signal: The signal to stop that another process got and reported to the leader.
-        ended: Whether all processes know that the run has ended, so that one may leave.
-        connections: Those of the meeting: of the leader to all others, of another one to it.
+        machines: The number of machines on which they run.
+        signal: The stop signal that another process received and reported to the leader.
+        ended: Whether all processes have been informed of the end of the run, so this one may
+        leave. connections: Those of the meeting, as in `Met`.
     """
 
     count, index, machines = 1, 0, 1
@@ -348,13 +349,13 @@ class Team:
 
 
 def start(hosts: Hosts, stated: Mapping[str, str] = types.MappingProxyType({})) -> None:
-    """Joins the processes of a run; it must run before JAX touches a backend.
+    """Joins the processes of a run; must run before JAX initialises a backend.
 
-    `stated` are the options of the run by their fields, which must be the same for all but for
-    `MAY_DIFFER`. Of one process nothing is done.
+    `stated` are the options of the run by their fields, which must be the same for all, except
+    `MAY_DIFFER`. With one process it does nothing.
 
     Raises:
-        UserError: Where they do not meet.
+        UserError: They do not meet.
     """
     if hosts.coordinator is None:
         return
@@ -387,10 +388,10 @@ def start(hosts: Hosts, stated: Mapping[str, str] = types.MappingProxyType({})) 
 
 
 def threads() -> int:
-    """Returns by how many threads XLA splits products on a CPU: its cores, or its devices if more.
+    """Returns into how many threads XLA splits products on a CPU: cores, or devices if more.
 
-    Where a product adds up thousands of terms for few results each thread adds up a part of them,
-    so that their number decides how the sum is rounded.
+    In a product that adds up thousands of terms for few results, each thread adds up a part of
+    them, so the number of threads affects the rounding of the sum.
     """
     import jax
 
@@ -410,7 +411,7 @@ def count() -> int:
 
 
 def machines() -> int:
-    """Returns the number of machines: processes of one machine share its memory."""
+    """Returns the number of machines; processes of one machine share its memory."""
     return Team.machines
 
 
@@ -420,9 +421,9 @@ def leads() -> bool:
 
 
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
-    """Sends an order to the other processes: the next thing that all do.
+    """Sends an order to the other processes: the next joint step.
 
-    It carries JSON values (`words`) and arrays of the host.
+    It contains JSON values (`words`) and host arrays.
     """
     if count() == 1:
         return
@@ -433,9 +434,9 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
 
 
 def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Waits for the leader's next order, and returns it with its words and its arrays.
+    """Waits for the leader's next order; returns it with its words and its arrays.
 
-    A signal to stop that this process got is reported to the leader.
+    A stop signal that this process received is reported to the leader.
     """
     size = int(_exchange(np.array([0, signal or 0], np.int32))[0, 0])
     content, arrays = _unpacked(_sent(b"", size))
@@ -444,12 +445,12 @@ def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.n
 
 
 def signal_of_others() -> int | None:
-    """Returns the signal to stop that another process got and has reported, if any."""
+    """Returns the stop signal that another process received and reported, if any."""
     return Team.signal
 
 
 def gather(value: object) -> list[Any]:
-    """Returns a JSON value of each process, on all of them, in order."""
+    """Returns a JSON value from each process, on all of them, in order."""
     if count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -475,12 +476,12 @@ def agree(what: str, value: str) -> None:
 
 
 def _exchange(row: np.ndarray) -> np.ndarray:
-    """Returns an array of each process, [processes, ...], on all of them."""
+    """Returns an array from each process, [processes, ...], on all of them."""
     return _together(adds=False)(row)
 
 
 def _sent(parcel: bytes, size: int) -> bytes:
-    """Returns the leader's parcel, on all."""
+    """Returns the leader's message, on all."""
     room = np.zeros(_room(size), np.uint8)
     room[:len(parcel)] = np.frombuffer(parcel, np.uint8)
     return _together(adds=True)(room).tobytes()[:size]
@@ -488,10 +489,10 @@ def _sent(parcel: bytes, size: int) -> bytes:
 
 @functools.cache
 def _together(adds: bool) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns a function from an array of each process to all of them, or to their sum, on all.
+    """Returns a function from one array per process to all of them, or to their sum, on all.
 
-    One device of each process takes part. JAX's own functions (`multihost_utils`) need as many
-    devices of each process, and copy what is sent to every one of them.
+    It uses one device of each process. JAX's functions (`multihost_utils`) require the same number
+    of devices in each process, and copy messages to every one of them.
     """
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
@@ -512,7 +513,7 @@ def _together(adds: bool) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _room(size: int) -> int:
-    """The power of two that a parcel is padded to."""
+    """The power of two to which a message is padded."""
     return max(SMALLEST, 1 << max(0, size - 1).bit_length())
 
 
@@ -532,11 +533,11 @@ def _unpacked(parcel: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 PATIENCE = 5.0
-"""Seconds that the process that leads waits for the others, once it has sent them its exit code."""
+"""Seconds that the leader waits for the others after it has sent them its exit code."""
 
 
 def gone() -> str:
-    """Returns the line of a process that ended because another did."""
+    """Returns the message of a process that ended because another did."""
     return ("another process has ended or cannot be reached; its last line says why. What was "
             f"charged stays charged; `{option('resume', True)}` goes on, with any number of "
             "processes")
@@ -544,7 +545,7 @@ def gone() -> str:
 
 @contextlib.contextmanager
 def leading(code: Callable[[], int]) -> Iterator[None]:
-    """Sends the end of the run, and its exit code, to the others, which wait for orders."""
+    """Sends the end of the run and its exit code to the others, which wait for orders."""
     Team.signal, Team.ended = None, False
     try:
         yield
@@ -561,7 +562,7 @@ def leading(code: Callable[[], int]) -> Iterator[None]:
 
 
 def end_at_once(code: int) -> None:
-    """Ends this process if it is one of several; a single one goes on.
+    """Ends this process if it is one of several; a single one continues.
 
     During a joint computation the others receive no order. So the leader sends them its exit code
     over the connections of the meeting; the end of another process shows as a broken connection.
@@ -579,7 +580,7 @@ def _end(code: int) -> None:
 
 
 def _exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with this error, as `terminal.main` has it."""
+    """The exit code of a command that ends with this error, as in `terminal.main`."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     if isinstance(error, OSError):
@@ -619,7 +620,7 @@ def alive() -> Iterator[None]:
 
 
 def _meet_at_the_end() -> None:
-    """Waits until all processes are done, if no order has ended them, as in a rehearsal.
+    """Waits until all processes are done if no order has ended them, as in a rehearsal.
 
     Until then `_watch` ends this one if the leader fails.
     """
@@ -644,7 +645,7 @@ def _watch(leader: socket.socket) -> None:
 
 
 def _tell_code(code: int) -> None:
-    """Sends the exit code to the others, if this process leads, before it ends at once.
+    """Sends the exit code to the others if this process leads, before it ends at once.
 
     It waits for them to end first: otherwise JAX's runtime, which this process serves, could end
     them with its stack trace before they read the code.
@@ -661,7 +662,7 @@ def _tell_code(code: int) -> None:
 
 
 def _leave() -> None:
-    """Leaves JAX's runtime; the others know that the run has ended and are at the same point."""
+    """Leaves JAX's runtime; the others have been informed of the end and are at the same point."""
     if count() > 1:
         import jax
 

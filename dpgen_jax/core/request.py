@@ -1,4 +1,4 @@
-"""The request of a training as a user states it: by flags, by a call, or in a run folder."""
+"""The request for a training as the user states it: by flags, a call, or a run folder."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from dpgen_jax.core.files import Json
 VERSION = 1
 """The version of the JSON form."""
 PARTS = ("settings", "data", "monitor", "runtime")
-"""The fields that hold objects."""
+"""The fields whose values are objects."""
 LOCAL = ("out", "resume")
-"""The fields that belong to one start, and not to the run."""
+"""The fields that belong to one start and not to the run."""
 PATHS = ("schema", "test_csv", "class_names")
 """The fields of `data` that may be the path of a file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """All that was stated of a training.
+    """Everything that was stated about a training.
 
-    A field that is None, or is missing from an object, was not stated: `run.resolve` fills it in by
-    public facts of the data. Objects hold plain JSON values, by the names of fields.
+    A field that is None, or missing from an object, was not stated: `run.resolve` fills it in from
+    public facts about the data. Objects contain plain JSON values, by the names of fields.
 
     Attributes:
         method: The name of a method.
-        preset: The name of a preset of it.
-        epsilon: The promise.
-        delta: Of the same promise.
-        class_epsilon: Of epsilon, for noisy class counts.
+        preset: The name of one of its presets.
+        epsilon: The epsilon of the budget.
+        delta: The delta of the budget.
+        class_epsilon: The part of epsilon for noisy class counts.
         settings: Fields of the method's `Config`, and objects for its parts.
-        source: The data: KIND, KIND:PLACE, or a path; None where they were given in Python.
+        source: The data: KIND, KIND:PLACE, or a path; None if they were given in Python.
         data: Fields of `DataOptions`; a schema may be the document itself.
-        schema_share: The part of epsilon and delta that buys what nobody declared of a table.
-        accept_uncovered: Whether public fields that were read from private records are released.
+        schema_share: The part of epsilon and delta for estimating undeclared columns of a table.
+        accept_uncovered: Whether public fields that were read from private records may be released.
         clients: The number of simulated clients.
-        alpha: How much they differ.
-        seed: Repeats a run, without a privacy claim.
-        total_epsilon: The epsilon that all runs on these records may not exceed together.
-        release_to: The address that the release is copied to.
+        alpha: How much they differ (Dirichlet).
+        seed: Makes a run repeatable, without a privacy claim.
+        total_epsilon: The largest epsilon of all runs on these records together.
+        release_to: The address to which the release is copied.
         made_by: The person or organisation that the statement names as its maker.
         monitor: Fields of `MonitorOptions`.
         runtime: Fields of `Runtime`.
-        resume: Whether to go on with the run in `out`.
+        resume: Whether to continue the run in `out`.
     """
 
     method: str | None = None
@@ -73,23 +73,23 @@ class Request:
     resume: bool = False
 
     def changed(self, **stated: Any) -> Request:
-        """Returns the request with what is stated now in place of what was.
+        """Returns the request with newly stated fields in place of earlier ones.
 
         Args:
-            **stated: Fields; of an object those of its fields that are stated.
+            **stated: Fields; for an object, only its stated fields.
         """
         fields: Json = {name: _over(getattr(self, name), value) if name in PARTS else value
                         for name, value in stated.items()}
         return dataclasses.replace(self, **fields)
 
     def options(self) -> DataOptions:
-        """Returns how the data are read; a schema that is no file is left out."""
+        """Returns how the data are read; a schema that is not a file is left out."""
         stated = {name: value for name, value in self.data.items() if not isinstance(value, dict)}
         options: DataOptions = from_json(DataOptions, stated, "data")
         return options
 
     def to_json(self) -> Json:
-        """Returns the request as a run folder keeps it, with paths of what exists here in full."""
+        """Returns the request for a run folder, with full paths for existing files."""
         data = {name: _in_full(value) if name in PATHS and isinstance(value, str) else value
                 for name, value in self.data.items()}
         kind, colon, place = (self.source or "").partition(":")
@@ -100,14 +100,14 @@ class Request:
 
     @classmethod
     def from_json(cls, value: Any, name: str) -> Request:
-        """Returns the request that a run folder keeps.
+        """Returns the request from a run folder.
 
         Args:
-            value: As `to_json` returned it.
-            name: What an error calls it.
+            value: From `to_json`.
+            name: Its name in errors.
 
         Raises:
-            UserError: It is damaged, or of a later version.
+            UserError: It is damaged, or from a later version.
         """
         version = value.get("version") if isinstance(value, Mapping) else None
         if version != VERSION:
@@ -119,13 +119,13 @@ class Request:
 
 
 def _over(before: Json, now: Json) -> Json:
-    """An object with the fields of another in place of its own."""
+    """An object with its fields replaced by those of another."""
     return before | {name: _over(before[name], value) if isinstance(value, dict) and isinstance(
         before.get(name), dict) else value for name, value in now.items()}
 
 
 def _in_full(place: str) -> str:
-    """The full path of what exists here; any other text as it is."""
+    """The full path of an existing file or folder; any other text unchanged."""
     if place and not Path(place).is_absolute() and files.exists(place):
         return str(Path(place).resolve())
     return place

@@ -1,8 +1,8 @@
-"""The run folder: what lies where, and how its files are read and written.
+"""The run folder: the places of its files, and how they are read and written.
 
 Metrics are one line of public scalars for each block of steps, and optionally TensorBoard. Rows of
-steps that were lost stay, marked {"superseded": true}: they prove that those steps were made.
-Where a row says `charged`, a resume refuses a ledger that charges fewer steps.
+lost steps stay, marked {"superseded": true}: they prove that those steps were made. If a row has
+`charged`, a resume refuses a ledger that charges fewer steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpgen_jax.version import __version__
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 
 FEDERATION = "federation"
-"""The data set that the config.json of a federation's server names: it has none itself."""
+"""The data set in the config.json of a federation's server, which has no data."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RunFolder:
     """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}.
 
     There is also class_counts.json if class counts were bought. If undeclared facts were bought,
-    there is purchase.json, with schema.yaml, or with class_names.txt if a name holds a comma.
+    there is purchase.json, with schema.yaml, or with class_names.txt if a name contains a comma.
     """
 
     root: Path
@@ -58,7 +58,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The public metrics, a line for each block of steps."""
+        """The public metrics, one line for each block of steps."""
         return self.root / "metrics.jsonl"
 
     @property
@@ -68,7 +68,7 @@ class RunFolder:
 
     @property
     def identity(self) -> Path:
-        """The key by which the records are dealt, and their fingerprint."""
+        """The key that deals the records, and their fingerprint."""
         return self.private / "identity.json"
 
     @property
@@ -78,12 +78,12 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The best generator so far, of a run that keeps it."""
+        """The best generator so far, if the run keeps it."""
         return self.private / "best.safetensors"
 
     @property
     def votes(self) -> Path:
-        """The sums of votes that the data holder keeps, of methods that have them."""
+        """The stored sums of votes, for methods that have them."""
         return self.private / "votes.i4"
 
     @property
@@ -113,12 +113,12 @@ class RunFolder:
 
     @property
     def class_names(self) -> Path:
-        """The names of classes that were bought, where one holds a comma."""
+        """The names of bought classes, if one contains a comma."""
         return self.root / "class_names.txt"
 
     @property
     def answer(self) -> Path:
-        """The result of a purchase; if the file exists, nothing is bought again."""
+        """The result of a purchase; while the file exists, nothing is bought again."""
         return self.root / "purchase.json"
 
     @property
@@ -129,17 +129,17 @@ class RunFolder:
 
     @property
     def release(self) -> Path:
-        """The release: all that may be shared."""
+        """The release: the only folder that may be shared."""
         return self.root / "release"
 
     def run_id(self) -> str:
         """Returns the random id of the run, 32 hex digits.
 
-        The ledger, private/ and the journal name the run by it. It is empty in a folder without a
-        config.json.
+        The ledger, private/ and the journal identify the run by it. It is empty in a folder without
+        a config.json.
 
         Raises:
-            UserError: Where config.json does not say it.
+            UserError: config.json does not contain it.
         """
         if not self.config.exists():
             return ""
@@ -150,16 +150,16 @@ class RunFolder:
         return identity
 
     def unused(self) -> bool:
-        """Whether nothing is there but what a first start makes before config.json."""
+        """Whether the folder has only what a first start creates before config.json."""
         begun = _names(self.root) - {"private", "config.json.tmp"}
         return not begun and not _names(self.private)
 
     def traces(self) -> list[str]:
-        """Returns the paths in the folder of what a run makes after its ledger.
+        """Returns the paths in the folder that a run creates after its ledger.
 
-        In this order a first start makes private/, config.json, private/identity.json and the
-        ledger, each whole or not at all but for the ledger's header; then it may charge, and then
-        draw. So where there is anything else, something may have been drawn.
+        A first start creates private/, config.json, private/identity.json and the ledger in this
+        order, each completely or not at all, except the ledger's header; then it may charge, and
+        then draw. So if there is anything else, something may have been drawn.
         """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name, "audit",
                   f"{self.ledger.name}.lock",  # on Windows
@@ -181,14 +181,14 @@ def default_root(method: str, dataset: str) -> Path:
 
 
 def existing(root: Path) -> RunFolder:
-    """The folder of a run. Raises: UserError: It holds neither config.json nor ledger.jsonl."""
+    """The folder of a run. Raises UserError if it has neither config.json nor ledger.jsonl."""
     if (files := RunFolder(root)).config.exists() or files.ledger.exists():
         return files
     raise UserError(f"{root} is not a run folder; name the one that the training printed")
 
 
 def go_on(root: Path, **options: object) -> str:
-    """Returns how to resume a run: the command that does it, or the call, with more options."""
+    """Returns how to resume a run: the command or the call, with further options."""
     try:
         config = read_json(RunFolder(root).config)
     except UserError:
@@ -215,7 +215,7 @@ def environment() -> Json:
 
 
 def write_json(path: Path, value: object, mode: int = 0o644) -> None:
-    """Writes whole or not at all; on disk, name and all, when the call returns."""
+    """Writes completely or not at all; the file and its name are on disk when the call returns."""
     temporary = path.with_name(path.name + ".tmp")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as out:
         json.dump(value, out, indent=1, allow_nan=False)
@@ -227,10 +227,10 @@ def write_json(path: Path, value: object, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> Json:
-    """A JSON object, as `files.parse_json` reads it.
+    """Reads a JSON object by `files.parse_json`.
 
     Raises:
-        UserError: Naming the file when it is missing, no regular file, or no such object.
+        UserError: The file is missing, not a regular file, or not such an object.
     """
     data = files.read_bytes(path, files.JSON_BYTES)
     try:
@@ -241,23 +241,22 @@ def read_json(path: Path) -> Json:
 
 OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
               "spread")
-"""Measures of samples, between 0 and 1, which the monitor takes at intervals."""
+"""Measures of samples, between 0 and 1, which the monitor computes at intervals."""
 EPSILON, BUDGET_EPSILON = "epsilon", "budget_epsilon"
-"""Columns of the epsilon charged so far: of a run with a guarantee, and of one without."""
+"""Columns of the epsilon charged so far, for a run with and without a guarantee."""
 NO_METRICS = ("step", "charged", EPSILON, BUDGET_EPSILON, "seconds")
-"""columns that are no metric of the method"""
+"""columns that are not metrics of the method"""
 
 
 class MetricsWriter:
     """Appends rows to a JSONL file, each flushed, so that a run can be watched and interrupted.
 
-    resume_step: the step a run goes on from; later rows are marked as superseded, for their steps
-    will be written again. None leaves all rows as they are. A torn last line, as a crash leaves it,
-    goes either way. tensorboard: a folder to mirror the scalars to.
+    resume_step: the step from which a run continues; later rows are marked as superseded, since
+    their steps will be written again. None changes no rows. A torn last line from a crash is
+    removed in both cases. tensorboard: a folder to which the scalars are also written.
 
     Raises:
-        UserError: Where the file cannot be read or written, or where tensorboard is asked for and
-            tensorboardX is not installed.
+        UserError: The file cannot be read or written, or tensorboardX is needed and not installed.
     """
 
     def __init__(self, path: str | Path, resume_step: int | None = None,
@@ -277,7 +276,7 @@ class MetricsWriter:
             row: JSON values and scalars, `step` among them; NaN and infinities become null.
 
         Raises:
-            UserError: For anything else, before a byte is written.
+            UserError: For other values, before anything is written.
         """
         row = _strict(row)
         self._file.write(_line(row))
@@ -288,7 +287,7 @@ class MetricsWriter:
                     self._board.add_scalar(name, value, row["step"])
 
     def show(self, name: str, image: np.ndarray, step: int) -> None:
-        """A picture uint8 [H, W, 3] for TensorBoard; nothing without it."""
+        """Writes a picture uint8 [H, W, 3] to TensorBoard, if it is used."""
         if self._board:
             self._board.add_image(name, image, step, dataformats="HWC")
 
@@ -306,7 +305,7 @@ class MetricsWriter:
 
 
 def read(path: str | Path) -> list[Json]:
-    """Reads the rows that count, without superseded ones.
+    """Reads the rows, without superseded ones.
 
     A missing file has none, and a torn last line is left out.
 
@@ -317,7 +316,7 @@ def read(path: str | Path) -> list[Json]:
 
 
 def charged(path: str | Path) -> int:
-    """The most steps that any row says were charged, superseded ones included; 0 if none does.
+    """The largest `charged` of any row, including superseded ones; 0 without any.
 
     Raises:
         UserError: As `read`.
@@ -357,7 +356,7 @@ def _row(line: bytes) -> Json:
 
 
 def _supersede(path: Path, step: float) -> None:
-    """Marks later rows, drops a torn line; through another file, so a crash leaves old or new."""
+    """Marks later rows and drops a torn line, in a new file, so a crash leaves one of the two."""
     rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in every(path)]
     kept = "".join(map(_line, rows))
     if not path.exists() or kept.encode() == path.read_bytes():
@@ -399,7 +398,7 @@ def summary_writer() -> Any:
     """The class that writes for TensorBoard.
 
     Raises:
-        UserError: Where tensorboardX is missing.
+        UserError: tensorboardX is missing.
     """
     try:
         from tensorboardX import SummaryWriter

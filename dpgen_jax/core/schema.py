@@ -1,4 +1,4 @@
-"""The declared, public schema of a data set: `ImageSpec`, `TableSpec`. No JAX in here."""
+"""The declared, public schema of a data set: `ImageSpec`, `TableSpec`. It does not use JAX."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ImageSpec:
         width: W, pixels.
         channels: ch: 1 for grey, 3 for colour.
         classes: C.
-        class_names: Names of the classes 0..C-1, or none. They change nothing that is computed,
-            and schemas that differ only in them are equal.
+        class_names: Names of the classes 0..C-1, or none. They do not affect training, and schemas
+            that differ only in them are equal.
     """
 
     height: int
@@ -38,7 +38,7 @@ class ImageSpec:
 Sort = Literal["value", "flag", "onehot"]
 """A run of encoded features: a number in [0, 1], a null flag, or the places of a one-hot."""
 Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "duration"]
-"""How the values of a column are written: as they are coded, or as `data.table.transform` says."""
+"""How the values of a column are written: as their codes, or as in `data.table.transform`."""
 
 
 T = TypeVar("T")
@@ -47,15 +47,15 @@ T = TypeVar("T")
 def later(default: T) -> T:
     """Returns a field of a schema or configuration that earlier versions did not have.
 
-    It is written where it is not the default, so that the runs of earlier versions go on. The
-    default must be what they did.
+    It is written if it is not the default, so runs of earlier versions can continue. The default
+    must be what those versions did.
     """
     field: T = dataclasses.field(default=default, metadata={"later": True})
     return field
 
 
 def _shown(default: object) -> Any:
-    """Returns such a field that concerns only how values are shown: equality ignores it."""
+    """Returns such a field for the display of values only: equality ignores it."""
     return dataclasses.field(default=default, compare=False, repr=False, metadata={"later": True})
 
 
@@ -65,29 +65,29 @@ class Column:
 
     Encoded, a number or an ordinal is one value in [0, 1], followed by a null flag if it is
     nullable; a category is a one-hot, whose last place means null if it is nullable. A number with
-    special values is one value, followed by a one-hot: a place for "none of them", then a place for
-    each, and one for null if it is nullable. `parts` says so for every column.
+    special values is one value, followed by a one-hot: a place for "none of them", then one for
+    each, and one for null if it is nullable. `parts` describes the encoding of a column.
 
     Attributes:
-        name: The name in the header of the file.
+        name: Its name in the header of the file.
         kind: The kind of values.
-        low: The lower bound of a number, special values apart.
-        high: The upper bound of a number, special values apart.
+        low: The lower bound of a number, except for special values.
+        high: The upper bound of a number, except for special values.
         categories: The values of a category, the lowest first if they are ordinal.
         nullable: Whether a value may be missing.
         special: Values of a number that are codes outside its range, such as 0 or 99.
-        scale: Whether equal parts of [0, 1] are equal parts of the range, or of its logarithm
+        scale: Whether [0, 1] is linear in the value or in its logarithm
             (`data.table.transform.unit`).
-        written: What the texts of the column are; a date is a number of days, a date with a time, a
-            time and a duration are numbers of seconds.
+        written: The meaning of the texts of the column; a date is a number of days; a date with a
+            time, a time and a duration are numbers of seconds.
         format: The format of a date, time or duration.
         zone: The time zone in which a date with a time is written, whose codes are then seconds of
             UTC; "" for one without.
         unit: The text around a number, with {} in its place.
-        decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
+        decimals: The digits of a number after its decimal mark; -1 for as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
-        dtype: The type in frames and Parquet files (`data.table.columns`); "" for the kind's.
-            It changes nothing that is learned, and columns that differ only in it are equal.
+        dtype: The type in frames and Parquet files (`data.table.columns`); "" for the default of
+            the kind. It does not affect training, and columns that differ only in it are equal.
     """
 
     name: str
@@ -108,12 +108,12 @@ class Column:
 
     @property
     def outside(self) -> tuple[float, ...]:
-        """The special values outside the bounds: codes such as 999, of which no number is meant."""
+        """The special values outside the bounds: codes such as 999 that are not numbers."""
         return tuple(value for value in self.special if not self.low <= value <= self.high)
 
     @property
     def parts(self) -> tuple[tuple[Sort, int], ...]:
-        """The sort and the number of features of each run of the encoding, in their order."""
+        """The sort and the number of features of each run of the encoding, in order."""
         if self.kind == "categorical":
             return (("onehot", len(self.categories) + self.nullable),)
         if self.special:
@@ -133,9 +133,9 @@ class Wanted:
     Attributes:
         codes: indices of a category, an ordinal or the label; special values of a number; NaN for
             null.
-        low: the lower end of a range of a number, encoded as `data.table.transform.unit` does it.
-        high: its upper end, which belongs to it; below `low` there is no range. Of whole numbers
-            the ends are the numbers themselves.
+        low: the lower end of a range of a number, encoded as by `data.table.transform.unit`.
+        high: its upper end, inclusive; a value below `low` means no range. For whole numbers the
+            ends are the numbers themselves.
     """
 
     codes: tuple[float, ...] = ()
@@ -145,14 +145,14 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True)
 class Identifier:
-    """A column of the file whose cells are never read: a release writes new ones.
+    """A column of the file whose cells are never read; a release writes new ones.
 
     Attributes:
-        name: The name in the header of the file.
+        name: Its name in the header of the file.
         pattern: The text of an identifier; each # is a digit, and each @ a capital letter. Without
             them it is a placeholder, the same in all rows.
         position: Its place among all columns of the file, from 0.
-        dtype: The type in frames and Parquet files, as of `Column`.
+        dtype: The type in frames and Parquet files, as in `Column`.
     """
 
     name: str
@@ -167,7 +167,7 @@ class Identifier:
 
 
 NO_LABEL = Column("", "categorical", categories=("",))
-"""The label of a table without one: the only class of all its rows, and no column of the file."""
+"""The label of a table without one: a single class for all rows, and not a column of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,14 +176,13 @@ class TableSpec:
 
     Attributes:
         columns: The features, in the order of the file.
-        label: The class, whose categories are the classes 0..C-1; `NO_LABEL` where there is none.
-        label_position: The place of the label among all columns of the file but identifiers, from
-            0.
+        label: The class, whose categories are the classes 0..C-1; `NO_LABEL` if there is none.
+        label_position: The place of the label among all columns of the file except identifiers,
+            from 0.
         identifiers: The columns that are never read, in the order of the file.
-        constraints: Relations between the columns of every row, as `data.table.constraints` reads
-            them.
-        targets: Names of columns that an evaluation predicts in addition to the label. They change
-            nothing that is trained, and schemas that differ only in them are equal.
+        constraints: Relations between the columns of every row (`data.table.constraints`).
+        targets: Names of columns that an evaluation predicts in addition to the label. They do not
+            affect training, and schemas that differ only in them are equal.
         derived: Names of columns that the constraints make functions of others: no method needs to
             learn them, as synthetic rows take them from their definitions.
         gaps: The lower and the higher of two columns, by name, whose order a constraint keeps: a
@@ -235,7 +234,7 @@ class TableSpec:
 
     @functools.cached_property
     def blocks(self) -> tuple[tuple[int, int], ...]:
-        """(start, stop) of each run of features that belongs together: a one-hot or a value."""
+        """(start, stop) of each run of features that belong together: a one-hot or a value."""
         blocks: list[tuple[int, int]] = []
         start = 0
         for column in self.columns:

@@ -1,8 +1,8 @@
 """Releases on object stores (`gs://`, `s3://` and others of fsspec); run folders are refused.
 
 A run's ledger is locked, and is on disk before the noise that it charges for is drawn. An object
-store guarantees neither, so a run folder there is refused. A release is public and is written
-whole: it is copied there when the run has written it, and read from there.
+store guarantees neither, so run folders there are refused. A release is public and is written
+completely: it is copied there after the run has written it, and read from there.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from dpgen_jax.core.errors import UserError, one_line, option
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/{1,2}(?P<place>[^/].*)", re.DOTALL)
-"""A scheme has two letters or more (one is a drive); `Path` takes away the second slash."""
+"""A scheme has two letters or more (one is a drive); `Path` removes the second slash."""
 
 
 def url(path: str | Path) -> str | None:
-    """Returns the address that a path stands for; None for one of this machine's own.
+    """Returns the address in a path; None for a local path.
 
     Args:
         path: A path, or an address such as gs://bucket/folder.
@@ -33,7 +33,7 @@ def url(path: str | Path) -> str | None:
 
 
 def refuse_remote(root: str | Path) -> None:
-    """Refuses an object store as the place of a run folder. Raises: UserError."""
+    """Raises UserError if the place of a run folder is an object store."""
     if address := url(root):
         raise UserError(f"{address} cannot hold a run folder: its ledger must be locked and on "
                         "disk before noise is drawn, which an object store does not guarantee. "
@@ -42,20 +42,20 @@ def refuse_remote(root: str | Path) -> None:
 
 
 def require_local(out: Path) -> None:
-    """Refuses an object store as the place of a file or folder. Raises: UserError."""
+    """Raises UserError if the place of a file or folder is an object store."""
     if address := url(out):
         raise UserError(f"{address} is not on this machine; write to a disk, then copy it there")
 
 
 def check_destination(address: str) -> None:
-    """Refuses an address that no release can be copied to, before anything is spent.
+    """Refuses an address to which a release cannot be copied, before anything is spent.
 
     Args:
         address: As for `copy`.
 
     Raises:
-        UserError: For what is no address, a missing package, an address that cannot be reached,
-            and a folder that holds anything else than a release.
+        UserError: It is not an address, a package is missing, the address cannot be reached, or the
+            folder contains something other than a release.
     """
     if url(address) is None:
         raise UserError(f"{option('release_to', address)} is not an address such as "
@@ -70,13 +70,13 @@ def check_destination(address: str) -> None:
 
 
 def copy(folder: Path, address: str) -> None:
-    """Copies a release to an address; config.json, which names the others' content, comes last.
+    """Copies a release to an address; config.json, which has the digests of the others, comes last.
 
     Args:
-        address: Where its files shall be, in place of those that are there.
+        address: Its destination; existing files there are replaced.
 
     Raises:
-        UserError: Where it cannot be written.
+        UserError: It cannot be written.
     """
     system, there = _opened(address)
     paths = sorted((path for path in folder.rglob("*") if path.is_file()),
@@ -92,13 +92,13 @@ def copy(folder: Path, address: str) -> None:
 
 @contextlib.contextmanager
 def on_disk(path: str | Path) -> Iterator[Path]:
-    """Yields a folder of this machine with what is there: the path itself, or a copy while within.
+    """Yields a local folder with the content: the path, or a temporary copy within the context.
 
     Args:
         path: A path, or the address of a release.
 
     Raises:
-        UserError: Where nothing can be read there.
+        UserError: It cannot be read.
     """
     address = url(path)
     if address is None:
@@ -133,7 +133,7 @@ def _opened(address: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def _reported(address: str) -> Iterator[None]:
-    """Turns what a store's package raises into one line."""
+    """Converts errors of a store's package to a UserError."""
     try:
         yield
     except UserError:

@@ -1,11 +1,11 @@
 """The terms of a guarantee: units, neighbouring relations, bounds rounded upwards. No JAX.
 
-Units and relations are strings: they compare and serialise as the words that they stand for.
+Units and relations are strings, and compare and serialise as such.
 
-Epsilon and delta are upper bounds. A text that rounds one to the nearest number of its digits is,
-half of the time, below the bound and so promises what does not hold. `at_most` rounds upwards.
+Epsilon and delta are upper bounds. Rounding one to the nearest printed number gives a value below
+the bound half of the time, which is a false promise. `at_most` rounds upwards.
 
-The module imports nothing of the package, so that every part may use it.
+The module imports nothing from the package, so every part may use it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Unit(StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class ProtectedUnit:
-    """The unit of a guarantee, which is protected as a whole. The plain case is one record.
+    """The unit of a guarantee, which is protected as a whole. The simplest case is one record.
 
     Attributes:
-        column: Of subjects, the column that names them.
-        rows: Of subjects, the most rows of one that are kept; 0 for other units.
+        column: For subjects, the column that identifies them.
+        rows: For subjects, the most rows of one that are kept; 0 for other units.
     """
 
     kind: Unit = Unit.RECORD
@@ -41,7 +41,7 @@ class ProtectedUnit:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The fields by which statements, ledgers and config.json name the unit."""
+        """The fields that identify the unit in statements, ledgers and config.json."""
         terms: dict[str, Any] = {"unit": str(self.kind)}
         if self.kind == Unit.SUBJECT:
             terms |= {"unit_column": self.column, "rows_per_unit": self.rows}
@@ -49,7 +49,7 @@ class ProtectedUnit:
 
 
 def whom(terms: Mapping[str, Any]) -> str:
-    """Says in words who is protected, by the fields that `ProtectedUnit.terms` returns."""
+    """Describes in words who is protected, from the fields of `ProtectedUnit.terms`."""
     unit = str(terms.get("unit"))
     if unit != Unit.SUBJECT:
         return unit
@@ -65,18 +65,18 @@ class Relation(StrEnum):
     ZERO_OUT = "zero-out"
     """The message of one unit is replaced by zeros."""
     ADD_REMOVE = "add-remove"
-    """One of the two data sets has a unit that the other has not."""
+    """One of the two data sets has a unit that the other does not have."""
 
 
 FLOATS = 1e-12
-"""The share by which products of numbers that people wrote may be off, as 0.1 * 1e-5 is"""
+"""the relative error of products of typed numbers, such as 0.1 * 1e-5"""
 
 
 def at_most(value: float, digits: int = 6) -> str:
-    """Returns a bound in the format `g`, rounded up where its digits do not hold it.
+    """Returns a bound in the format `g`, rounded up if it needs more digits.
 
     Args:
-        digits: The most significant digits.
+        digits: The largest number of significant digits.
     """
     text = f"{value:.{digits}g}"
     if not math.isfinite(value) or float(text) * (1 + FLOATS) >= value:

@@ -1,4 +1,4 @@
-"""The types that every part shares: `Private`, `Records`, `Subjects`, the schema and `Method`.
+"""The types that all parts share: `Private`, `Records`, `Subjects`, the schema and `Method`.
 
 Letters for shapes, used in every docstring of the package:
   U units (teachers, critics, clients or records)
@@ -46,14 +46,14 @@ __all__ = ["Array", "BudgetExceeded", "Column", "CountTable", "EMPTY", "Identifi
 class Refinement:
     """A public estimate on the host, after `Method.finalize`.
 
-    It reads only released values and costs no privacy.
+    It uses only released values and costs no privacy.
 
     Attributes:
-        check: ``check() -> str``, a line that says what it takes at most; raises UserError where
-            it cannot be made here. It is called before anything is spent.
-        apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
-            names, shapes and types. Where it raises, or changes one of these, the model of
-            `Method.finalize` is released, and a resumed run refines it at no cost.
+        check: ``check() -> str``, a line with the most time that it takes; raises UserError if it
+            is not possible here. Called before anything is spent.
+        apply: ``apply(public, model) -> model``, on NumPy arrays, with the same names, shapes and
+            types. If it raises, or changes one of these, the model of `Method.finalize` is
+            released, and a resumed run refines it at no cost.
     """
 
     check: Callable[[], str]
@@ -65,14 +65,14 @@ class Subjects:
     """The subject of each row of a table.
 
     The column, the limit and the number of subjects of the training part are public. Everything
-    else, the number of rows too, is as private as the records.
+    else, including the number of rows, is as private as the records.
 
     Attributes:
-        column: The name of the column whose values are the subjects.
+        column: The name of the column whose values identify the subjects.
         rows: k, the most rows of a subject that are kept, chosen without looking at the records.
         ids: uint8 [U, 16], a hash of the name of each subject of the training part.
         train: int32 [n], the subject 0..U-1 of each training row.
-        test: int32 [n'], the subject of each held-out row, 0..U'-1 of others; None without a
+        test: int32 [n'], the subject of each held-out row, 0..U'-1 (other subjects); None without a
             held-out part.
     """
 
@@ -84,7 +84,7 @@ class Subjects:
 
     @property
     def unit(self) -> ProtectedUnit:
-        """A subject, as a guarantee names it."""
+        """The unit of the guarantee."""
         return ProtectedUnit(Unit.SUBJECT, self.column, self.rows)
 
     @property
@@ -96,19 +96,19 @@ class Subjects:
 T = TypeVar("T")
 Array = jax.Array
 PyTree = Any
-"""Any nest of tuples, dictionaries and registered dataclasses whose leaves are arrays."""
+"""Any nested tuples, dictionaries and registered dataclasses whose leaves are arrays."""
 Metrics = dict[str, Array]
 """Names and public scalars, float32 []."""
 EMPTY = -1
-"""The label of an empty slot: a record that was left out, and keeps its place."""
+"""The label of an empty slot: a record that was left out and keeps its place."""
 
 
 @jax.tree_util.register_pytree_node_class
 class Private(Generic[T]):
     """A value computed from private records; only `private/` and `aggregation/` open it.
 
-    It is a pytree with one child, so it passes through `jit` and checkpoints unopened; its repr
-    shows shapes and never values. `tests/test_boundary.py` walks the source for uses of `unseal`.
+    It is a pytree with one child, so it passes through `jit` and checkpoints unopened. Its repr
+    shows shapes, never values. `tests/test_boundary.py` walks the source for uses of `unseal`.
     """
 
     __slots__ = ("_sealed",)
@@ -143,8 +143,8 @@ class Records:
     """Records and their labels. An empty slot has y = EMPTY and x = 0.
 
     Attributes:
-        x: As the schema says: images uint8 [..., m, H, W, ch], or rows of a table float32
-            [..., m, F] in [0, 1].
+        x: By the schema: images uint8 [..., m, H, W, ch], or rows of a table float32 [..., m, F] in
+            [0, 1].
         y: Labels int32 [..., m].
     """
 
@@ -154,16 +154,16 @@ class Records:
 
 @dataclasses.dataclass(frozen=True)
 class Pretraining:
-    """A warm start, written for one unit: it trains on its own records before the first round.
+    """A warm start, written for one unit, which trains on its own records before the first round.
 
-    Everything in it is private, and only the unit outlives it. A release is not made and nothing
-    public is read, so it costs no privacy.
+    Everything in it is private, and only the unit is kept. Nothing is released and nothing public
+    is read, so it costs no privacy.
 
     Attributes:
         steps: Number of steps of every unit.
         init: ``init(key) -> state``, any pytree of arrays.
         step: ``step(key, state, records) -> state``, with the records of the unit only.
-        finish: ``finish(state) -> unit state``, of the shapes that `Method.init_unit` returns.
+        finish: ``finish(state) -> unit state``, with the shapes of `Method.init_unit`.
     """
 
     steps: int
@@ -174,9 +174,9 @@ class Pretraining:
 
 @dataclasses.dataclass(frozen=True)
 class PostTraining:
-    """Public training after the last release; it reads only released values and costs no privacy.
+    """Public training after the last release; it uses only released values and costs no privacy.
 
-    Every call gets the key that `Method.finalize` gets, which takes the state in place of the
+    Every call gets the same key as `Method.finalize`, which then takes the state instead of the
     public state.
 
     Attributes:
@@ -191,16 +191,16 @@ class PostTraining:
 
 
 def no_state(key: Array) -> Array:
-    """Returns the state of a unit that keeps nothing: int32 [], a zero.
+    """Returns the state of a unit without state: int32 [], a zero.
 
-    It is not an empty tuple, since checkpoints hold one array for the state of all units.
+    It is not an empty tuple, since checkpoints contain one array for the state of all units.
     """
     del key
     return jnp.zeros((), jnp.int32)
 
 
 def learn_nothing(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
-    """Returns the state of a unit as it was, for units that do not learn."""
+    """Returns the state of a unit unchanged, for units that do not learn."""
     del key, records, query
     return unit
 
@@ -215,10 +215,10 @@ class CountTable(NamedTuple):
     """A noisy table of counts that a method releases; all of it is public.
 
     Attributes:
-        name: Its columns.
-        cells: The most counts that it has.
-        rounds: The number of releases that contained it.
-        noise: The standard deviation of a count, in records, over all of them together.
+        name: The names of its columns.
+        cells: The largest number of its counts.
+        rounds: The number of releases that contain it.
+        noise: The standard deviation of a count, in records, after all releases are combined.
     """
 
     name: str
@@ -229,51 +229,51 @@ class CountTable(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """One system, written for one unit without a batch axis; the library stacks, chunks, shards.
+    """One system, written for one unit without a batch axis; the library stacks, chunks and shards.
 
-    A round is: `ask` makes a query from the public state; every unit of the cohort runs `learn`
-    and `answer` on its own records; the mechanism bounds each message, sums the messages over the
-    units, adds noise and decodes; `absorb` takes the released value into the public state. The
-    privacy events of the mechanism are the accountant's only input. Where the schedule of the
-    mechanism samples the units of a round, what `learn` returns is not kept. `learn` and `answer`
-    multiply no matrices of integers, which `run.capacity` would round.
+    In a round, `ask` makes a query from the public state; every unit of the cohort runs `learn` and
+    `answer` on its own records; the mechanism bounds each message, sums the messages over the
+    units, adds noise and decodes; `absorb` updates the public state with the released value. The
+    privacy events of the mechanism are the accountant's only input. If the schedule of the
+    mechanism samples the units of a round, the result of `learn` is not kept. `learn` and `answer`
+    must not multiply integer matrices, which `run.capacity` would round.
 
     A generator has `sample`, a classifier has `predict`.
 
     Attributes:
-        mechanism: Bound, noise and schedule, and what they cost.
+        mechanism: Bound, noise and schedule, and their cost.
         init: ``init(key) -> public``, any pytree of arrays. Public.
         ask: ``ask(key, public) -> query``, any pytree of arrays. Public.
         answer: ``answer(key, unit, records, query) -> message``, float32 [B, M], which the bound
-            turns into int32 [B, D]. Private.
+            converts to int32 [B, D]. Private.
         absorb: ``absorb(key, public, query, released) -> (public, metrics)``; released is float32
-            [B, ...], public has the shapes that it had, metrics is a dictionary of scalars,
-            float32 []. Public.
+            [B, ...], public keeps its shapes, metrics is a dictionary of scalars, float32 [].
+            Public.
         init_unit: ``init_unit(key) -> unit``, any pytree of arrays. Private. Default: a unit keeps
             no state.
-        learn: ``learn(key, unit, records, query) -> unit``, of the shapes that it had. Private.
-            Default: a unit does not learn.
-        finalize: ``finalize(key, public) -> model``, the arrays that are released: a dictionary,
-            which may be nested, whose names hold no "/". Public. Default: the public state.
+        learn: ``learn(key, unit, records, query) -> unit``, with the same shapes. Private. Default:
+            a unit does not learn.
+        finalize: ``finalize(key, public) -> model``, the released arrays: a dictionary, which may
+            be nested, whose names do not contain "/". Public. Default: the public state.
         sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1]:
             a whole unit for each label, which is one record.
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
-        class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
-            classes are: labels are drawn so where no class counts were bought. None: equal shares.
-            It is traced, as `sample` and `predict` are.
-        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
-            `class_shares`: the model of only those records whose columns are as wanted, by name
-            (`core.schema.Wanted`), and their share among all. None: it cannot.
+        class_shares: ``class_shares(model) -> float32 [C]``, for a generator with estimates of
+            class frequencies, by which labels are drawn if no class counts were bought. None: equal
+            shares. It is traced, like `sample` and `predict`.
+        conditional: ``conditional(model, wanted) -> (model, probability)``, for a generator with
+            `class_shares`: the model of the records whose columns, by name, meet conditions
+            (`core.schema.Wanted`), and their share. None: not supported.
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
         refinement: `core.types.Refinement`, or None.
-        phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
-            all further ones. They differ in `ask`, `answer`, `absorb`, bounds and noise, and the
-            loop charges a round by the mechanism of its phase.
-        decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
-        at_once: For units without a network, how many records a device answers for at once unless
-            `--chunk` is set; it concerns only speed and memory.
+        phases: For a method whose rounds differ: the i-th of these makes the i-th round, the last
+            one all further rounds. They differ in `ask`, `answer`, `absorb`, bounds and noise, and
+            the loop charges a round by the mechanism of its phase.
+        decomposes: Whether the public side decomposes matrices; a CPU then uses a single device.
+        at_once: For units without a network, the number of records that a device processes at once
+            unless `chunk` is set; it affects only speed and memory.
 
     Raises:
         ValueError: Phases whose mechanisms differ in units, schedule or shape.
@@ -307,7 +307,7 @@ class Method:
             raise ValueError("the phases of a method differ in units, schedule or shape")
 
     def at(self, step: int) -> tuple[Method, float]:
-        """Returns the phase that makes a round, and how many rounds from this one on it makes."""
+        """Returns the phase of a round, and the number of rounds from this one on that it makes."""
         if step >= len(self.phases) - 1:
             return (self.phases[-1] if self.phases else self), math.inf
         return self.phases[step], 1

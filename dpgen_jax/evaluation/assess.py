@@ -15,32 +15,38 @@ import dataclasses
 import datetime
 import functools
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dpgen_jax.core import run_folder
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
-from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts, without_empty_slots
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import constraints, frames, transform
+from dpgen_jax.data.table.schema import Schema
 from dpgen_jax.evaluation import (
     fidelity,
     figures,
+    losses,
     marginals,
     membership,
     prediction,
     pretrained,
     report,
+    two_tables,
     utility,
 )
 from dpgen_jax.evaluation.assessment import Assessment
 from dpgen_jax.evaluation.results import (
+    Draw,
     Log,
     Measure,
     Part,
@@ -54,6 +60,11 @@ from dpgen_jax.evaluation.results import (
 from dpgen_jax.release import bundle, contents, plots
 from dpgen_jax.release.bundle import Release, together
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpgen_jax.evaluation.two_tables import Source
+
 LARGEST = 64
 """The most pixels a side at which images are measured, where the shorter side allows it."""
 LEAST = 8
@@ -63,16 +74,21 @@ REAL_FACTS = ("n_test", "n_real", "notes")
 lack."""
 
 
-def evaluate(release: Release | str | Path, real: Dataset, *,
+def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | None = None,
              settings: Evaluation = Evaluation(), log: Log = print) -> Assessment:
-    """Measure a release: its utility, its fidelity, and what membership attacks reach.
+    """Measure a release, or any synthetic table: its utility, its fidelity, and what attacks reach.
 
-    Of a classifier only the accuracy is measured.
+    Of a classifier only the accuracy is measured. Of two tables there is no schema: types are read
+    from the real rows, one half of which stands for the training rows and the other half is held
+    out. No attack is tried then.
 
     Args:
-      release: The release, or the path of a release or a run.
+      release: The release, or the path of a release or a run; or synthetic rows: a pandas frame, or
+        the path of a CSV or Parquet file.
       real: The data set that it was trained on, with the held-out part, on which everything is
-        tested once.
+        tested once; or held-out rows of a table as a frame, without what needs training rows; or
+        real rows, as the synthetic ones.
+      label: The column of the classes of two tables.
       settings: What is measured, and how thoroughly.
       log: A function that takes lines of progress.
 
@@ -83,16 +99,26 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
-    if isinstance(release, str | Path):
+    if isinstance(release, str | Path) and not two_tables.is_table(release):
         release = bundle.load(release)
+    if not isinstance(release, Release) and not isinstance(real, Dataset):
+        return of_tables(two_tables.read(release, real, label), settings, log)
+    if isinstance(release, Release) and hasattr(real, "isna"):
+        real = _held_out(release.spec, real)
     if not isinstance(release, Release) or not isinstance(real, Dataset):
         raise UserError("evaluate takes a release and the data set that it was trained on, with a "
-                        "held-out part, as load_dataset returns it")
+                        "held-out part, as load_dataset returns it, or held-out rows as a "
+                        "DataFrame")
     check(release.spec, real)
-    parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    if len(real.y_train):
+        parts.check_same_held_out(release.privacy.get("data_notes", ()), real)
+    elif "membership" in settings.metrics:
+        settings = dataclasses.replace(settings, metrics=tuple(
+            name for name in settings.metrics if name != "membership"))
+        log("membership attacks need the training rows, and are left out")
     data = without_empty_slots(real)
     if release.classifies:
-        return Assessment.of([_accuracy(release, data)], _header("classifier", data, release))
+        return Assessment.of([_accuracy(release, data)], _header("classifier", data.name, release))
     needed, n_test = fidelity.NEIGHBOURS + 1, len(_test(data)[1])
     if isinstance(data.spec, ImageSpec) and "fidelity" in settings.metrics and n_test < needed:
         raise UserError(f"{data.name} has {n_test} held-out records, and fidelity needs "
@@ -100,10 +126,49 @@ def evaluate(release: Release | str | Path, real: Dataset, *,
     if settings.samples is not None and settings.samples < release.spec.classes:
         raise UserError(f"{settings.samples} samples for {release.spec.classes} classes; pass "
                         f"{option('samples', 100 * release.spec.classes)} or more")
-    found = measured(Real(release.spec, _test(data), (data.x_train, data.y_train), data.subjects),
+    train = (data.x_train, data.y_train) if len(data.y_train) else None
+    found = measured(Real(release.spec, _test(data), train, data.subjects),
                      Synthetic(functools.partial(delivered, release), release), settings, log)
     kind = "table" if isinstance(release.spec, TableSpec) else "images"
-    return dataclasses.replace(found, facts=_header(kind, data, release) | found.facts)
+    return dataclasses.replace(found, facts=_header(kind, data.name, release) | found.facts)
+
+
+def of_tables(compared: two_tables.Compared, settings: Evaluation = Evaluation(),
+              log: Log = print) -> Assessment:
+    """Measure synthetic rows that came as a table, as `evaluate` does."""
+    spec = cast(TableSpec, compared.real.spec)
+    metrics = tuple(name for name in settings.metrics
+                    if name != "membership" or not compared.is_halved)
+    n = min(prediction.setting_for(settings, spec).n_samples, compared.n)
+    found = measured(compared.real, Synthetic(compared.draw),
+                     dataclasses.replace(settings, metrics=metrics, samples=n), log)
+    notes = {"notes": [*compared.notes, *found.facts["notes"]]}
+    return dataclasses.replace(found, facts=_header("table", compared.name) | found.facts | notes)
+
+
+OTHER = "other"
+"""The category of a bought schema that takes all texts that were not found."""
+
+
+def _held_out(spec: Spec, frame: pd.DataFrame) -> Dataset:
+    """Return a data set of held-out rows only, read as a bought schema reads cells.
+
+    Cells that have no value of their column are null where it is nullable; rows of unknown classes
+    are left out.
+    """
+    if not isinstance(spec, TableSpec):
+        raise UserError("a DataFrame has rows of a table, and this release makes images; give the "
+                        "data set, as load_dataset returns it")
+    columns = [column for column in spec.columns if column.nullable]
+    read = frames.from_frame(frame, Schema(
+        spec, {column.name: OTHER for column in spec.columns if OTHER in column.categories},
+        {column.name: "null" for column in [*columns, *([spec.label] * spec.labelled)]}))
+    for note in read.private_notes:
+        tell(f"private: {note}", sys.stderr)
+    known = read.y_train != EMPTY
+    return dataclasses.replace(
+        read, x_test=read.x_train[known], y_test=read.y_train[known], x_train=read.x_train[:0],
+        y_train=read.y_train[:0])
 
 
 def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(),
@@ -163,7 +228,7 @@ def _of_tables(spec: TableSpec, options: Evaluation) -> Mapping[str, Measure]:
     if targets:
         measures["targets"] = functools.partial(prediction.predicted, targets=targets)
     if "fidelity" in options.metrics:
-        measures["fidelity"] = marginals.likeness
+        measures |= {"fidelity": marginals.likeness, "losses": losses.losses}
     if groupings:
         measures["subgroups"] = functools.partial(prediction.subgroups, groupings=groupings,
                                                   targets=targets)
@@ -193,11 +258,12 @@ def mended(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
     return Part(facts={"constraints": sampler.report()})
 
 
-def _header(kind: str, data: Dataset, release: Release) -> Json:
+def _header(kind: str, dataset: str, release: Release | None = None) -> Json:
     """Return the part of metrics.json that says what was measured, when, and with what software."""
-    return {"dataset": data.name, "kind": kind,
+    statement = {} if release is None else {"release": to_json(release.privacy)}
+    return {"dataset": dataset, "kind": kind,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": run_folder.environment()["versions"], "release": to_json(release.privacy)}
+            "versions": run_folder.environment()["versions"]} | statement
 
 
 def _accuracy(release: Release, data: Dataset) -> Part:
@@ -219,7 +285,8 @@ def delivered(release: Release, n: int, seed: int) -> Records:
     """Return records of a release as a user gets them: rows encoded, whole numbers whole."""
     if isinstance(release.spec, TableSpec):
         codes, y = release.arrays(n, seed=seed)
-        return transform.encode(release.spec, codes), y
+        # As real rows are kept: a classifier tells doubles of the same values apart from these.
+        return transform.encode(release.spec, codes).astype(np.float32), y
     by = smaller_factor(release.spec)
     return together((reduced(x, by), y) for x, y in release.stream(n, seed=seed))
 
@@ -324,9 +391,10 @@ def write(found: Assessment, release: Release, dataset: Dataset, out: Path,
     if release.classifies:
         return out / "metrics.json"
     samples = _samples(release)
-    drawings: tuple[figures.Figure | None, ...] = ()
+    drawings: tuple[figures.Figure, ...] = ()
     if isinstance(release.spec, TableSpec):
-        drawings = _table_figures(release, release.spec, dataset)
+        drawings = _table_figures(functools.partial(delivered, release), Real(
+            release.spec, _test(dataset), (dataset.x_train, dataset.y_train)))
     else:
         plots.samples_grid(samples[0], out / "samples.png", release.spec.classes,
                            release.spec.class_names or None)
@@ -336,7 +404,7 @@ def write(found: Assessment, release: Release, dataset: Dataset, out: Path,
     content = report.Report(
         found, release.privacy, config,
         run_folder.read(source / "metrics.jsonl") if source else (), samples,
-        tuple(figure for figure in drawings if figure),
+        drawings,
         report.read_audit(source) if source else {},
         contents.described(source / "release/config.json").get("generator_sha256")
         if source else None)
@@ -354,17 +422,30 @@ def _samples(release: Release) -> Any:
                           seed=0)
 
 
-def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
-                   ) -> tuple[figures.Figure | None, ...]:
-    x, y = dataset.x_train, dataset.y_train
-    held_out = _test(dataset)
-    n = min(len(held_out[1]), len(y))
-    picked = np.random.default_rng(0).permutation(len(y))[:n]
-    synthetic, train, test = (marginals.cells(spec, rows) for rows in (
-        delivered(release, n, 0), (x[picked], y[picked]), held_out))
-    return (figures.marginals(spec, synthetic, test),
-            figures.correlations(spec, synthetic, test),
-            figures.distances(spec, synthetic, train, test))
+def write_tables(found: Assessment, compared: two_tables.Compared, out: Path) -> Path:
+    """Write metrics.json and report.html of two tables, and return the path of the report."""
+    spec = cast(TableSpec, compared.real.spec)
+    out.mkdir(parents=True, exist_ok=True)
+    run_folder.write_json(out / "metrics.json", found.json())
+    x, y = compared.draw(report.MAX_ROWS, 0)
+    content = report.Report(
+        found, None, {"spec": to_json(spec)},
+        samples=constraints.written_cells(spec, transform.decode(spec, x), y),
+        figures=_table_figures(compared.draw, compared.real))
+    (out / "report.html").write_text(report.page(content), encoding="utf-8")
+    return out / "report.html"
+
+
+def _table_figures(draw: Draw, real: Real) -> tuple[figures.Figure, ...]:
+    """Return the figures of a table: single columns first, then pairs."""
+    spec, train = cast(TableSpec, real.spec), real.alike(len(real.test[1])).train
+    assert train is not None
+    synthetic, ours, test = (marginals.cells(spec, rows) for rows in (
+        draw(len(train[1]), 0), train, real.test))
+    drawn = (figures.marginals(spec, synthetic, test),
+             figures.distances(spec, synthetic, ours, test),
+             figures.correlations(spec, synthetic, test))
+    return tuple(figure for figure in drawn if figure)
 
 
 def _write_private(root: Path, release: Release, dataset: Dataset) -> None:

@@ -3,9 +3,9 @@
 `Assessment.json` gives the content of metrics.json, and `read` the assessment of such a content, of
 earlier versions as well. The report is the third view (`report.py`).
 
-The verdict sums findings up. Each of its functions answers one question: what the records can be
-used for, how similar they are to real ones, and what an attack learns from them. There is no
-overall score, since these are different questions.
+The verdict sums findings up, the worst first: what synthetic rows of a table lack (`losses`), what
+the records can be used for, and what an attack learns from them. Sizes order the findings; there is
+no overall score.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, Required, TypedDict
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.results import TASKS, Finding, Key, Part, Score, Severity, percent
+from dpgen_jax.evaluation import comparison
+from dpgen_jax.evaluation.results import TASKS, Finding, Key, Part, Score, Severity
 from dpgen_jax.release import contents
 from dpgen_jax.release.render import label, number
 
@@ -180,7 +181,7 @@ class MembershipJson(TypedDict, total=False):
 class MetricsJson(TypedDict, total=False):
     """metrics.json."""
 
-    release: Required[contents.Statement]
+    release: contents.Statement
     kind: Required[str]
     dataset: str
     setting: SettingJson | None
@@ -206,7 +207,8 @@ def load(path: Path) -> Assessment:
     mend = "evaluate the run again"
     written = read_json(path)
     measured = contents.checked(MetricsJson, written, path, mend)
-    contents.statement(written["release"], f"{path}, release")
+    if "release" in written:  # none where the synthetic records came as a table
+        contents.statement(written["release"], f"{path}, release")
     for part in _dicts(measured):
         if "mean" in part and not isinstance(part["mean"], dict):
             score = contents.checked(ScoreJson, part, path, mend)
@@ -316,32 +318,69 @@ def _leaf(finding: Finding) -> Json:
 
 def _judged(finding: Finding) -> Json:
     """Return a finding of the verdict as metrics.json has it."""
-    return {"name": finding.name, "text": finding.text, "severity": finding.severity.name.lower(),
-            "advice": finding.advice, "value": finding.value.mean,
+    more: Json = ({"kind": finding.key[1], "columns": [*finding.key[2:]]}
+                  if finding.key[0] == "losses" else {})
+    return {"name": str(finding.key[1 if more else -1]), "text": finding.text,
+            "severity": finding.severity.name.lower(), "advice": finding.advice,
+            "value": finding.value.mean,
             "real": finding.real and finding.real.mean, "chance": finding.chance,
-            "allowed": finding.allowed}
+            "allowed": finding.allowed, "size": finding.size} | more
 
 
-NAMED = 2
-"""The most classes that the verdict names."""
 NOTHING_LEARNT = {"auroc": 0.52, "r2": 0.02}
 """Scores up to which a model has learnt nothing."""
 CHANCE = {"auroc": 0.5, "r2": 0.0}
 RANKING = ("auroc", "auprc")
-RETRAIN = "train with a larger epsilon, or with fewer columns"
+FIRST = 3
+"""The losses that the verdict names; the others are listed after it."""
+OTHERS = 5
+"""The other findings of a kind that a sentence names."""
+BEST = "best classifier"
+POINTS, DETECTED = 0.03, 0.1
+"""The units of a lost score, and of an AUROC by which synthetic rows are told from real ones."""
 
 
 def verdict(found: Assessment) -> list[Finding]:
-    """Return what the findings come to: use, class shares, columns, subgroups, likeness, attack."""
+    """Return what the findings come to, the worst first: losses, use, subgroups, likeness, attack.
+
+    Of each kind of loss there is one finding, whose text names the others.
+    """
     judges: tuple[Callable[[Assessment], Finding | None], ...] = (
-        use, _shares, _columns, _groups, _likeness, _attack)
-    return [finding for judge in judges if (finding := judge(found))]
+        use, _groups, _detected, _likeness, _attack)
+    judged = [*_losses(found), *(finding for judge in judges if (finding := judge(found)))]
+    return sorted(judged, key=lambda finding: -finding.size)
+
+
+def sentences(found: Assessment) -> list[str]:
+    """Return the verdict as sentences, the worst loss first; none where nothing was measured."""
+    judged = [finding for finding in verdict(found) if finding.text]
+    texts = [finding.text for finding in judged]
+    if found.fact("losses") is not None and not any(finding.size >= 1 for finding in judged):
+        texts.insert(0, "No loss was found that is larger than the difference of two halves of "
+                        "the real rows")
+    return [f"{text[0].upper() if not _is_named(text, found) else text[0]}{text[1:]}."
+            for text in texts]
+
+
+def _is_named(text: str, found: Assessment) -> bool:
+    """Return whether a text begins with the name of a column, which keeps its letters."""
+    names = (name for entry in found.fact("losses") or () for name in entry["columns"])
+    return any(text.startswith(name) for name in names)
 
 
 def sentence(found: Assessment) -> str:
-    """Return the verdict as one sentence; "" where nothing that it covers was measured."""
-    text = "; ".join(finding.text for finding in verdict(found) if finding.text)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    """Return the worst `FIRST` losses, and the use, as one text; "" where nothing was measured."""
+    said, judged = sentences(found), [one for one in verdict(found) if one.text]
+    offset = len(said) - len(judged)
+    kept = [text for i, text in enumerate(said)
+            if i < FIRST or judged[i - offset].key[0] == "use"]
+    return " ".join(kept)
+
+
+def more(found: Assessment) -> list[str]:
+    """Return the sentences that `sentence` leaves out."""
+    said = sentence(found)
+    return [text for text in sentences(found) if text not in said]
 
 
 def advice(found: Assessment) -> list[str]:
@@ -349,34 +388,42 @@ def advice(found: Assessment) -> list[str]:
     return list(dict.fromkeys(finding.advice for finding in verdict(found) if finding.advice))
 
 
+def _losses(found: Assessment) -> list[Finding]:
+    """Return the worst loss of each kind, with the others of the kind in its text."""
+    by_kind: dict[str, list[Json]] = {}
+    for entry in found.fact("losses") or ():
+        by_kind.setdefault(entry["kind"], []).append(entry)
+    judged = []
+    for first, *rest in by_kind.values():
+        worst, text = comparison.read(first), first["text"]
+        names = list(dict.fromkeys(" and ".join(entry["columns"]) for entry in rest
+                                   if entry["columns"] != first["columns"]))
+        if names:
+            left = first["of_kind"] - 1 - len(rest)
+            text += (f"; likewise {', '.join(names[:OTHERS])}"
+                     f"{f' and {left} more' if left > 0 else ''}")
+        judged.append(dataclasses.replace(worst, text=text,
+                                          details=tuple(map(comparison.read, rest))))
+    return judged
+
+
 def use(found: Assessment) -> Finding | None:
     """Return what the records can be used for.
 
-    That is the mean score of the classifiers of the label, else of the best model of the first
-    column that was predicted. Its key is ("use", metric, what the metric is taken over).
+    That is the score of the best classifier of the label, else of the best model of the first
+    column that was predicted, with that of the best one that real records trained. Its key is
+    ("use", metric, what it is the score of).
     """
-    what = "mean of all classifiers"
-    if average := found.at("average", "gen2real", "accuracy"):
-        real = found.at("average", "real2real", "accuracy")
-        return _kept("accuracy", what, average.value, real.value if real else None,
-                     found.under("gen2real"))
     for metric in ("auroc", "accuracy"):
         ours, theirs = ([one for one in found.under(task) if one.name == metric]
                         for task in ("gen2real", "real2real"))
         if ours:
-            spread = math.sqrt(_mean([(one.value.std or 0.0) ** 2 for one in ours]))
-            value = Score(_mean([one.value.mean for one in ours]), spread)
-            real_mean = Score(_mean([one.value.mean for one in theirs])) if theirs else None
-            return _kept(metric, what, value, real_mean, ours)
+            return _kept(metric, BEST, ours, theirs)
     for name in found.names("targets"):
         ours, theirs = (_of_first_metric(found.under("targets", name, task))
                         for task in ("gen2real", "real2real"))
         if ours:
-            best, real_best = (max((one.value.mean for one in of), default=None)
-                               for of in (ours, theirs))
-            return _kept(ours[0].name, f"{name} from the other columns, best model",
-                         Score(best or 0.0, 0.0), None if real_best is None else Score(real_best),
-                         ours)
+            return _kept(ours[0].name, f"{name} from the other columns, best model", ours, theirs)
     return None
 
 
@@ -386,50 +433,31 @@ def _of_first_metric(models: Sequence[Finding]) -> list[Finding]:
     return [one for one in models if one.name == name]
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _kept(metric: str, what: str, value: Score, real: Score | None, details: Sequence[Finding]
-          ) -> Finding:
-    """Return how much is kept of what real records give."""
-    about = "" if what.startswith("mean") else f" ({what})"
-    name, least = label(metric), NOTHING_LEARNT.get(metric, 0.0)
-    lost = False
+def _kept(metric: str, what: str, ours: Sequence[Finding], theirs: Sequence[Finding]) -> Finding:
+    """Return how much the best model keeps of what real records give."""
+    best = max(ours, key=lambda one: one.value.mean)
+    real = max((one.value for one in theirs), key=lambda one: one.mean, default=None)
+    value, name, least = best.value, label(metric), NOTHING_LEARNT.get(metric, 0.0)
+    about = label(str(best.key[1])) if what == BEST else what.removesuffix(", best model")
+    reached = (f"the best model of synthetic records ({about}) reaches {value.mean:.2f} {name} on "
+               "real ones")
+    lost, size = False, 0.0
     if real is None:
-        text = f"reaches {value.mean:.2f} {name}{about}"
+        text = reached
     elif real.mean <= least:
-        text = (f"there is nothing to keep: real records give {real.mean:.2f} {name} themselves"
-                f"{about}")
-    elif lost := value.mean <= least:
-        text = f"keeps nothing of {real.mean:.2f} {name}: {value.mean:.2f}{about}"
+        text = (f"there is nothing to keep: the best model of real records gives {real.mean:.2f} "
+                f"{name} itself ({about})")
     else:
-        text = f"keeps {value.mean:.2f} of {real.mean:.2f} {name}{about}"
+        size = (real.mean - value.mean - 2 * (value.std or 0.0)) / POINTS
+        text = f"{reached} (that of real records {real.mean:.2f})"
+        if lost := value.mean <= least:
+            size, text = comparison.MOST, f"nothing can be predicted: {text}"
+    severity = Severity.ALARM if lost else Severity.CAUTION if size >= 1 else Severity.FINE
     return Finding(("use", metric, what), value, real, CHANCE.get(metric), text=text,
-                   severity=Severity.ALARM if lost else Severity.FINE,
-                   advice="train with a larger epsilon, or on more records" if lost else "",
-                   details=tuple(details))
-
-
-def _shares(found: Assessment) -> Finding | None:
-    """Return whether the shares of the classes are right."""
-    shares = found.shares
-    if not shares:
-        return None
-    wrong = sorted((share for share in shares if share.severity),
-                   key=lambda share: -abs(share.value.mean - _real(share)))
-    if not wrong:
-        return dataclasses.replace(shares[0], key=("class_shares",), details=tuple(shares),
-                                   text="class shares are right")
-    if len(shares) == 2:  # one of them determines both
-        wrong = [min(wrong, key=_real)]
-    named = ", ".join(f"{share.name} is {percent(share.value.mean)} of synthetic rows and "
-                      f"{percent(_real(share))} of real ones" for share in wrong[:NAMED])
-    more = f", and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
-    return dataclasses.replace(
-        wrong[0], key=("class_shares",), details=tuple(shares),
-        text=f"class shares are wrong ({named}{more})",
-        advice="draw records of the labels that you need, in the shares that you need")
+                   severity=severity, size=min(max(size, 0.0), comparison.MOST),
+                   advice="" if not severity else comparison.EPSILON if metric != "accuracy" else
+                   "train with a larger epsilon, or on more records",
+                   details=tuple(ours))
 
 
 def _real(finding: Finding) -> float:
@@ -437,23 +465,24 @@ def _real(finding: Finding) -> float:
     return finding.real.mean if finding.real else math.nan
 
 
-def _columns(found: Assessment) -> Finding | None:
-    """Return how many columns are far off, or without a label how far pairs of columns are."""
-    pairs, far = found.at("fidelity", "two_way_tvd"), found.fact("fidelity", "far_off")
-    columns = found.under("fidelity", "one_way_tvd", "columns")
-    texts = []
-    if pairs and use(found) is None:
-        real = "" if pairs.real is None else (
-            f", where real rows among themselves are {pairs.real.mean:.3f} off")
-        texts.append(f"pairs of columns are {pairs.value.mean:.3f} off{real}")
-    if far is not None:
-        texts.append(f"{len(far)} of {len(columns)} columns {'is' if len(far) == 1 else 'are'} far "
-                     "off" if far else f"none of {len(columns)} columns is far off")
-    if not texts:
+def _detected(found: Assessment) -> Finding | None:
+    """Return how well synthetic rows are told from real ones, and by which columns."""
+    one = found.at("fidelity", "detection_auroc")
+    if one is None:
         return None
-    return Finding(("columns",), Score(float(len(far or ()))), text="; ".join(texts),
-                   severity=Severity.CAUTION if far else Severity.FINE,
-                   advice=RETRAIN if far else "", details=tuple(columns))
+    least = max(0.5, one.real.mean if one.real else 0.5) + DETECTED / 2
+    size = (one.value.mean - least) / DETECTED
+    if size < 1:
+        return None
+    known = found.fact("fidelity", "detection") or {}
+    by = " and ".join(known.get("columns", ()))
+    how = "" if not by else (f", by the values of {by}" if known.get("each_by_itself")
+                             else f", by how {by} depend on other columns")
+    real = "" if one.real is None else f" (for real rows it reaches {one.real.mean:.2f})"
+    return dataclasses.replace(
+        one, key=("detection",), chance=0.5, size=size, severity=Severity.CAUTION,
+        text=f"a model tells synthetic rows from real ones with an AUROC of {one.value.mean:.2f}"
+             f"{real}{how}", advice=comparison.EPSILON)
 
 
 def _groups(found: Assessment) -> Finding | None:
@@ -466,7 +495,9 @@ def _groups(found: Assessment) -> Finding | None:
         ours, theirs = worst.findings["gen2real"], worst.findings["real2real"]
         text = (f"of the subgroups {worst.name} (by {worst.by}) loses most, keeping "
                 f"{ours.value.mean:.2f} of {theirs.value.mean:.2f} {label(worst.metric or '')}")
-        return dataclasses.replace(ours, key=("subgroup",), real=theirs.value, text=text)
+        size = max(0.0, _loss(worst) / POINTS)
+        return dataclasses.replace(ours, key=("subgroup",), real=theirs.value, text=text,
+                                   size=min(size, comparison.MOST_OF_A_GROUP))
     pairs = [(group, group.findings["two_way_tvd"]) for group in found.groups
              if "two_way_tvd" in group.findings and group.findings["two_way_tvd"].real]
     if not pairs:
@@ -505,8 +536,10 @@ def _attack(found: Assessment) -> Finding | None:
     beyond = found.attacks.exceeds_guarantee
     return dataclasses.replace(
         strongest, key=("attack", str(strongest.key[2])), chance=0.5, details=tuple(tried),
-        severity=Severity.ALARM if beyond else Severity.FINE, advice="do not share the release "
-        "before you know why an attack reached more than is allowed" if beyond else "")
+        severity=Severity.ALARM if beyond else Severity.FINE, size=2 * comparison.MOST * beyond,
+        text=found.attacks.sentence.rstrip(".") if beyond else "",
+        advice="do not share the release before you know why an attack reached more than is "
+               "allowed" if beyond else "")
 
 
 class Bounded(NamedTuple):
@@ -526,18 +559,19 @@ GUESS = {"auroc": "0.5 is chance", "r2": "0 is a guess of the mean"}
 
 def numbers(found: Assessment) -> list[Bounded]:
     """Return up to three numbers of the verdict: of use, of likeness, and of an attack."""
-    return [_bounded(one) for one in verdict(found) if one.key[0] in ("use", "likeness", "attack")]
+    judged = {str(one.key[0]): one for one in verdict(found)}
+    return [_bounded(judged[name]) for name in ("use", "likeness", "attack") if name in judged]
 
 
 def _bounded(one: Finding) -> Bounded:
     """Return a finding of the verdict beside what it lies between."""
     spread, real = one.value.std or 0.0, one.real
     if one.key[0] == "use":
-        bounds = ("" if real is None else f"real records give {real.mean:.3f}",
+        bounds = ("" if real is None else "in brackets: trained on real records",
                   GUESS.get(str(one.key[1]), ""))
         return _number(f"Use: {label(str(one.key[1]))} on real records, {one.key[2]}",
-                       f"{one.value.mean:.3f}" + (f" \u00b1 {spread:.3f}" if spread else ""),
-                       bounds)
+                       f"{one.value.mean:.3f}" + (f" \u00b1 {spread:.3f}" if spread else "")
+                       + ("" if real is None else f" ({real.mean:.3f})"), bounds)
     if one.key[0] == "likeness":
         name, worst = LIKENESS[one.name]
         places = 1 if one.name == "fid_features" else 3
@@ -557,6 +591,8 @@ def terminal_lines(found: Assessment) -> Iterator[str]:
     """Yield the lines of a terminal: verdict, tasks, likeness, subgroups, attacks and notes."""
     if said := sentence(found):
         yield f"verdict: {said}"
+    for line in more(found):
+        yield f"also: {line}"
     for line in advice(found):
         yield f"advice: {line}"
     for bounded in numbers(found):
@@ -603,6 +639,9 @@ def _likeness_lines(found: Assessment) -> Iterator[str]:
     for one in found.under("fidelity"):
         if len(one.key) == 2:
             real = "" if one.real is None else f"   real against real {one.real.mean:.4f}"
+            least = found.at("baselines", "independent", one.name)
+            parts = "columns" if found.fact("kind") == "table" else "pixels"
+            real += "" if least is None else f"   independent {parts} {least.value.mean:.4f}"
             yield f"{one.name.replace('_', ' '):22}  {_text(one)}{real}"
     for line in found.fact("fidelity", "far_off") or ():
         yield f"far off: {line}"

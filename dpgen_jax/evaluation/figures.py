@@ -327,34 +327,41 @@ def correlations(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Fi
     return Figure("Correlations of columns", "Pearson correlations from -1 (blue) to 1 (red). "
                   f"{len(kept)} of {len(columns)} columns: numbers, ordered and two-valued ones; a "
                   "null counts as the column's mean.",
-                  _heat(maps, [columns[i].name for i in kept], -1, "RdBu_r"), from_real=True)
+                  _heat(maps, [columns[i].name for i in kept], (-1, 1), "RdBu_r"), from_real=True)
 
 
 def distances(spec: TableSpec, synthetic: np.ndarray, real: np.ndarray, test: np.ndarray) -> Figure:
     """Draw heat maps of the total variation distances of pairs of columns from held-out records.
 
-    The maps are of synthetic and of as many training records; the diagonals are of single columns.
+    The maps are of synthetic records, of these with each column shuffled, and of as many training
+    records; the diagonals are of single columns.
     """
-    columns = tables.columns(spec)[-MAX_PAIRED:]
+    columns, rng = tables.columns(spec)[-MAX_PAIRED:], np.random.default_rng(0)
+    shuffled = np.stack([rng.permutation(values) for values in synthetic.T], 1)
     maps = {name: tables.pairwise(cells[:, -MAX_PAIRED:], test[:, -MAX_PAIRED:], columns)
-            for name, cells in (("synthetic", synthetic), ("real training records", real))}
+            for name, cells in (("synthetic", synthetic), ("independent columns", shuffled),
+                                ("real training records", real))}
+    most = max(0.1, *(float(values.max()) for values in maps.values()))
     part = ("" if len(columns) == len(tables.columns(spec))
             else f" The last {len(columns)} of {len(tables.columns(spec))} columns.")
     return Figure("Distances of pairs of columns", "Total variation distance from held-out real "
-                  "records, from 0 (white) to 1 (dark), of pairs of columns and on the diagonal of "
-                  "single ones. Real training records show what the number of rows alone "
+                  f"records, from 0 (white) to {most:.2f} (dark), of pairs of columns and on the "
+                  "diagonal of single ones. Independent columns are the synthetic ones, each "
+                  "shuffled. Real training records show what the number of rows "
                   f"explains.{part}",
-                  _heat(maps, [column.name for column in columns], 0, "Blues"), from_real=True)
+                  _heat(maps, [column.name for column in columns], (0, most), "Blues"),
+                  from_real=True)
 
 
-def _heat(maps: dict[str, np.ndarray], names: Sequence[str], low: float, colours: str) -> bytes:
-    """Draw maps [K, K] in [low, 1] side by side; at most `MAX_NAMES` columns are named."""
+def _heat(maps: dict[str, np.ndarray], names: Sequence[str], ends: tuple[float, float],
+          colours: str) -> bytes:
+    """Draw maps [K, K] of values between two ends; at most `MAX_NAMES` columns are named."""
     texts = [plots.short(name, 14) for name in names] if len(names) <= MAX_NAMES else []
 
     def draw(drawing: Drawing) -> None:
         panels = axes_in(drawing, len(maps), len(maps))
         for axes, (text, values) in zip(panels, maps.items(), strict=True):
-            shown = axes.imshow(values, cmap=colours, vmin=low, vmax=1)
+            shown = axes.imshow(values, cmap=colours, vmin=ends[0], vmax=ends[1])
             axes.set_title(text)
             axes.grid(False)
             axes.set_xticks(range(len(texts)), texts, rotation=90, fontsize=6)

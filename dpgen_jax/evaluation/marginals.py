@@ -156,16 +156,40 @@ def likeness(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
         name: Score(value) for name, value in detect(real.train, real.test, spec.classes).items()}
     findings += [Finding((*key, name), Score.of([one[name] for one in scores]), floor.get(name))
                  for name in DETECTION_METRICS]
+    findings += _independent(draws[0], real)
     by_column = [one for one in findings if one.key[-2] == "columns"]
     facts: Json = {"fidelity": {"far_off": far_off(
         [cells(spec, draw) for draw in draws], test, named, by_column)}}
     if len(named) > 1:
         k = len(named)
-        facts["fidelity"]["two_way_tvd"] = {"pairs": len(_pairs(k)), "all_pairs": k * (k - 1) // 2}
+        facts["fidelity"]["two_way_tvd"] = {"pairs": len(pairs_of(k)),
+                                            "all_pairs": k * (k - 1) // 2}
+    if np.mean([one["detection_auroc"] for one in scores]) > GIVEN_AWAY:
+        facts["fidelity"]["detection"] = giveaways(draws[0], real.test, spec)
     if spec.labelled:
         facts["label_shares"] = label_shares(draws, real.test, spec)
     return Part(tuple(findings), facts, (
-        "fidelity.far_off", *(["label_shares"] if spec.labelled else ())))
+        "fidelity.far_off", "fidelity.detection", *(["label_shares"] if spec.labelled else ())))
+
+
+def _independent(draw: Records, real: Real) -> list[Finding]:
+    """Return the baseline of independent columns: a draw whose columns are shuffled one by one.
+
+    Its marginals are those of the release, so it is what independent columns give for the same
+    epsilon. The findings are ("baselines", "independent", name), for measures of several columns.
+    """
+    spec, rng = cast(TableSpec, real.spec), np.random.default_rng(0)
+    codes = transform.decode(spec, draw[0])
+    codes = np.stack([rng.permutation(codes[:, i]) for i in range(codes.shape[1])], 1)
+    shuffled = transform.encode(spec, codes), rng.permutation(draw[1])
+    truth, named = cells(spec, real.test), columns(spec)
+    made = cells(spec, shuffled)
+    scores = {"query_error": query_error(made, truth, named),
+              "correlation_difference": correlation_difference(shuffled[0], real.test[0])}
+    if len(named) > 1:
+        scores = {"two_way_tvd": two_way_tvd(made, truth, named)} | scores
+    return [Finding(("baselines", "independent", name), Score(value))
+            for name, value in scores.items()]
 
 
 def validity(real: Real, synthetic: Synthetic, setting: Setting) -> Part:
@@ -230,7 +254,7 @@ def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.n
 
 def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
     """Compute the mean distance of the joint bins of pairs of columns; see `one_way_tvd`."""
-    return float(np.mean(_joint(a, b, columns, _pairs(len(columns)))))
+    return float(np.mean(_joint(a, b, columns, pairs_of(len(columns)))))
 
 
 def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
@@ -260,7 +284,7 @@ def _joint(a: np.ndarray, b: np.ndarray, columns: Sequence[Column], pairs: list[
             for i, j in pairs]
 
 
-def _pairs(k: int) -> list[tuple[int, int]]:
+def pairs_of(k: int) -> list[tuple[int, int]]:
     """Return all pairs of k columns, or `MAX_PAIRS` of them, without a list of all."""
     total = k * (k - 1) // 2
     if total <= MAX_PAIRS:
@@ -414,6 +438,45 @@ def auroc(x: np.ndarray, truth: np.ndarray, seed: int = 0) -> float:
     with threadpool_limits(1):  # more threads take ten times as long on a busy machine
         probabilities = cross_val_predict(trees, x, truth, cv=folds, method="predict_proba")
     return float(roc_auc_score(truth, probabilities[:, 1]))
+
+
+GIVEN_AWAY = 0.6
+"""The AUROC of detection from which the columns that give rows away are named."""
+MOST_TRIED = 100
+"""The most columns of which that is tried."""
+
+
+def giveaways(synthetic: Records, real: Records, spec: TableSpec, seed: int = 0) -> Json:
+    """Return {"columns", "each_by_itself"}: the columns by which rows are told from real ones.
+
+    Trees are trained on half of both kinds of rows. A column counts where the AUROC on the other
+    half falls by a quarter of what it is above 0.5 when the cells of the column are shuffled among
+    these rows. It counts by itself where half is left when all other columns are shuffled.
+    """
+    n = min(len(synthetic[1]), len(real[1]))
+    x = np.concatenate([part[0][:n] for part in (synthetic, real)])
+    y = np.eye(spec.classes)[np.concatenate([part[1][:n] for part in (synthetic, real)])]
+    x, truth, rng = np.column_stack([x, y]), np.repeat([1, 0], n), np.random.default_rng(seed)
+    order = rng.permutation(2 * n)
+    first, second = order[:n], order[n:]
+    ends = np.cumsum([0, *(column.width for column in spec.columns), spec.classes])
+    tried = list(zip(columns(spec), itertools.pairwise(ends.tolist()), strict=False))[:MOST_TRIED]
+    with threadpool_limits(1):
+        trees = HistGradientBoostingClassifier(random_state=seed).fit(x[first], truth[first])
+
+        def score(kept: np.ndarray) -> float:
+            """Return the AUROC above 0.5 with the features that are not kept shuffled as one."""
+            mixed = np.where(kept, x[second], x[rng.permutation(second)])
+            return float(roc_auc_score(truth[second], trees.predict_proba(mixed)[:, 1])) - 0.5
+
+        features = np.arange(x.shape[1])
+        full = score(features >= 0)
+        spans = {column.name: (features >= a) & (features < b) for column, (a, b) in tried}
+        drops = {name: full - score(~span) for name, span in spans.items()}
+        named = sorted((name for name in drops if drops[name] > full / 4),
+                       key=lambda name: -drops[name])[:3]
+        alone = all(score(spans[name]) > full / 2 for name in named)
+    return {"columns": named, "each_by_itself": bool(named and alone)}
 
 
 FAR = 0.1

@@ -64,8 +64,8 @@ class Report:
 
     found: Assessment | None
     """The evaluation; None without one."""
-    privacy: Json
-    """The content of privacy.json."""
+    privacy: Json | None
+    """The content of privacy.json; None for records that came as a table."""
     config: Json
     """The content of config.json of the run, or the configuration of the release."""
     rows: Sequence[Json] = ()
@@ -86,25 +86,23 @@ def page(report: Report) -> str:
     Raises:
       UserError: The privacy statement is damaged.
     """
-    privacy, found = documents.checked_statement(report.privacy), report.found or Assessment()
-    measured, config = report.found is not None, report.config
-    stated = documents.explained(privacy)
+    found, measured, config = report.found or Assessment(), report.found is not None, report.config
+    privacy = {} if report.privacy is None else documents.checked_statement(report.privacy)
+    stated = _stated(privacy, found, measured, config) if privacy else None
     return render.page(
         __package__, "report.html", privacy=privacy, found=found, measured=measured,
         facts=found.facts, real=found.is_from_real,
         dataset=found.fact("dataset") or config.get("dataset") or "unnamed data",
         method=privacy.get("method") or config.get("method") or "unnamed method",
-        stated=stated._replace(cautions=stated.cautions + mismatches(privacy, found),
-                           not_covered=stated.not_covered + MARKED * measured,
-                           notes=stated.notes + documents.by_hand(config)),
-        exceeded=exceeded(found), verdict=assessment.sentence(found),
+        stated=stated, exceeded=exceeded(found), verdict=assessment.sentences(found),
         advice=assessment.advice(found), numbers=assessment.numbers(found),
         samples=_samples(report.samples, class_names(config)),
-        curves=figures.learning_curves(report.rows, bool(stated.gaps)),
-        spent=figures.epsilon_curve(report.rows, privacy),
+        curves=figures.learning_curves(report.rows, bool(stated and stated.gaps)),
+        spent=figures.epsilon_curve(report.rows, privacy) if privacy else None,
         utility=utility(found), bars=figures.utility_bars(found), targets=targets(found),
-        fidelity=fidelity(found), figures=report.figures, shares=label_shares(found),
-        groups=subgroups(found), count_tables=count_tables(found, privacy.get("records")),
+        losses=lost(found), fidelity=fidelity(found), figures=report.figures,
+        shares=label_shares(found), groups=subgroups(found),
+        count_tables=count_tables(found, privacy.get("records")),
         far_off=found.fact("fidelity", "far_off") or (), judge=judge(found),
         attacks=membership(found), attacks_figure=figures.attacks(found),
         tried=found.attacks, bounded=bool(found.fact("membership", "allowed")),
@@ -113,6 +111,15 @@ def page(report: Report) -> str:
         settings=settings({k: v for k, v in config.items() if k not in (*SOFTWARE, *HIDDEN)}),
         versions=settings({k: config[k] for k in SOFTWARE if k in config}, "code"),
         everything=everything(found) if measured else ())
+
+
+def _stated(privacy: Json, found: Assessment, measured: bool, config: Json
+            ) -> documents.Explained:
+    """Return the statement in sentences, with what the evaluation adds to it."""
+    stated = documents.explained(privacy)
+    return stated._replace(cautions=stated.cautions + mismatches(privacy, found),
+                           not_covered=stated.not_covered + MARKED * measured,
+                           notes=stated.notes + documents.by_hand(config))
 
 
 def mismatches(privacy: Json, found: Assessment) -> tuple[str, ...]:
@@ -244,11 +251,18 @@ def targets(found: Assessment) -> list[Table]:
 def fidelity(found: Assessment) -> list[Table]:
     """Return the table of distances and those of real records, and one for each column."""
     measures = [one for one in found.under("fidelity") if len(one.key) == 2]
-    rows = [(label(one.name), [cell(one), floor_cell(one)]) for one in measures]
+    baselines = {one.name: one for one in found.under("baselines", "independent")}
+    what = "columns" if found.fact("kind") == "table" else "pixels of a class"
+    heads = [f"independent {what}"] * bool(baselines)
+    rows = [(label(one.name), [cell(one), *[cell(baselines.get(one.name))] * bool(baselines),
+                               floor_cell(one)]) for one in measures]
     if broken := found.at("schema_violations"):
-        rows.append(("cells that break the schema", [cell(broken), NOTHING]))
-    tables = [table("Synthetic, and real training records, beside held-out real ones",
-                    ["measure", "synthetic", "real training records"], rows)] if rows else []
+        rows.append(("cells that break the schema", [cell(broken), *[NOTHING] * (
+            1 + bool(baselines))]))
+    tables = [table("Synthetic records against held-out real ones, and two baselines: "
+                    f"synthetic {what}, each shuffled, and real training records",
+                    ["measure", "synthetic", *heads, "real training records"], rows)
+              ] if rows else []
     for one in measures:
         if columns := found.under(*one.key, "columns"):
             tables.append(table(
@@ -257,6 +271,16 @@ def fidelity(found: Assessment) -> list[Table]:
                 [(column.name, [Cell(_text(column.value), True), floor_cell(column)])
                  for column in columns]))
     return tables
+
+
+def lost(found: Assessment) -> Table | None:
+    """Return the table of the losses, the worst first; None where none was found."""
+    rows = [(f"{entry['kind']}: {', '.join(entry['columns']) or 'all columns'}", [
+        Cell(number(entry[name]), True) for name in ("synthetic", "real", "noise", "size")])
+        for entry in found.fact("losses") or ()]
+    return table("What is lost, the worst first", [
+        "kind and columns", "synthetic", "real", "halves of real rows", "size"], rows
+                 ) if rows else None
 
 
 def judge(found: Assessment) -> list[tuple[str, Cell]]:

@@ -93,6 +93,8 @@ class Finding:
     """Something that a user can do about it."""
     details: tuple[Finding, ...] = ()
     """The findings that it sums up: of each classifier, column or attack."""
+    size: float = 0.0
+    """How much a user has to mind it, in units that compare across kinds (`losses`)."""
 
     @property
     def name(self) -> str:

@@ -396,7 +396,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
 
     Raises:
         UserError: For records that do not fit the terms, none at all, or a folder that was started
-            with other records, terms or budget. A budget that is spent is no error here: answers
+            with other records, terms or budget. A spent budget is not an error here: answers
             are refused, one by one.
     """
     require_32_bits()

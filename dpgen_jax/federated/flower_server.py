@@ -55,7 +55,7 @@ class Exchange:
     """
 
     def __init__(self, grid: Grid, terms: Terms, seconds: float):
-        """Connects to nobody yet; a round will wait so many seconds for its answers."""
+        """Connects to no client yet; a round will wait `seconds` for its answers."""
         self._grid, self._terms, self._seconds = grid, terms, seconds
         self._nodes: dict[int, int] = {}  # client -> node
         self._next: dict[int, float] = {}  # node -> when its client is requested again

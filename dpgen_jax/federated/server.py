@@ -257,11 +257,11 @@ def train_rounds(conversation: Conversation, state: State, ledger: Ledger, excha
                  steps: int, hooks: RoundHooks) -> State:
     """Queries clients until all steps are made, the budget allows no more rounds, or `stop()`.
 
-    Each round is charged before the question leaves, and stays charged whoever answers: an answer
-    that is lost, late or dropped has left its client all the same.
+    Each round is charged before the question leaves, and stays charged even if no client answers:
+    an answer that is lost, late or dropped has left its client all the same.
 
     Raises:
-        UserError: When nobody answers `PATIENCE` times in a row, or the generator diverges.
+        UserError: When no client answers `PATIENCE` times in a row, or the generator diverges.
     """
     silent = 0
     while (state.step < steps and not hooks.stop()
@@ -279,7 +279,7 @@ def train_rounds(conversation: Conversation, state: State, ledger: Ledger, excha
 
 def _round(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange, log: Log
            ) -> tuple[State, Metrics]:
-    """Sends one question to the clients of a cohort; it is charged whoever answers."""
+    """Sends one question to the clients of a cohort; it is charged even if no client answers."""
     mechanism = messages.local_mechanism(conversation.method)
     round_number = ledger.steps_charged
     charged = mechanism.pending_charge(ledger.spent(), round_number, 1)
@@ -389,8 +389,8 @@ class Session:
         elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
-            # One client whose noise is no noise is enough: the run then states no epsilon.
-            # While nobody has answered there is no noise that could be at fault.
+            # A single client without noise is enough: the run then states no epsilon.
+            # Until a client has answered, there is no noise to judge.
             promised = not guarantee.faults(
                 self.ledger.target, guarantee.sources(state.noise) or guarantee.SOUND_NOISE,
                 self.request.config.accounting)

@@ -175,7 +175,7 @@ _MESSAGES = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}
 
 
 def _agreed(config: Config) -> Callable[[Array], Array]:
-    """The decoder of votes that are no integers: float32, in shares of the teachers."""
+    """The decoder of votes that are not integers: float32, in shares of the teachers."""
     if config.decode == "mean":
         return lambda votes: votes
     share = Threshold(config.threshold).beta

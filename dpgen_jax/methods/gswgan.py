@@ -42,7 +42,7 @@ def sampled(config: CriticConfig, delta: float, script: str) -> Published | None
 
     It counts ONE Gaussian per sample, amplified by sampling 1 of the critics without replacement
     (Wang, Balle and Kasiviswanathan, AISTATS 2019, Theorem 27), composed steps * batch times. This
-    is no guarantee: all samples of a round share one choice of a critic, so that the round is to be
+    is not a guarantee: all samples of a round share one choice of a critic, so the round has to be
     amplified as a whole, and a critic that learns only when it is chosen remembers the choices.
     """
     if config.critics_per_step != 1:  # 0: all of them

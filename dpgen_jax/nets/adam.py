@@ -57,7 +57,7 @@ class Adam:
         require_decay(beta1=self.beta1, beta2=self.beta2)
 
     def transformation(self, moments: str = "float32") -> optax.GradientTransformation:
-        """Returns Adam with the constant learning rate, for one unit.
+        """Returns Adam with a constant learning rate, for one unit.
 
         Args:
             moments: "float32" or "bfloat16", the precision in which the moments are stored.
@@ -82,10 +82,10 @@ class Adam:
         return optax.GradientTransformation(init, update)
 
     def scheduled(self, final_rate: float, steps: int) -> optax.GradientTransformation:
-        """Returns optax's Adam, whose learning rate falls linearly to a share of itself.
+        """Returns optax's Adam, whose learning rate falls linearly to a share of its initial value.
 
         Args:
-            final_rate: the share of the learning rate that is left after `steps` steps.
+            final_rate: the share of the learning rate after `steps` steps.
         """
         rate = optax.linear_schedule(self.learning_rate, self.learning_rate * final_rate, steps)
         return optax.adam(rate, self.beta1, self.beta2, self.epsilon)
@@ -102,8 +102,8 @@ def moving_average(average: PyTree, params: PyTree, decay: float, count: Array) 
     """Continues a moving average of parameters.
 
     Args:
-        decay: of the average; at first, while it is longer than the history, a plain mean is taken.
-        count: how many parameters there were, these included.
+        decay: of the average; while the history is shorter than the average, it is a plain mean.
+        count: the number of parameters so far, including these.
     """
     keep = jnp.minimum(decay, 1 - 1 / count)
     return jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, average, params)
@@ -126,7 +126,7 @@ def _store_nearest(value: Array, dtype: Any) -> Array:
 
 
 def _store_second(second: PyTree, grads: PyTree, count: Array, dtype: Any) -> PyTree:
-    """Stores each leaf with a salt of its own, which changes with every step."""
+    """Stores each leaf with a separate salt that changes with every step."""
     leaves, tree = jax.tree.flatten(second)
     return jax.tree.unflatten(tree, [
         _store_random(value, dtype, g, count * len(leaves) + i)
@@ -136,8 +136,8 @@ def _store_second(second: PyTree, grads: PyTree, count: Array, dtype: Any) -> Py
 def _store_random(value: Array, dtype: Any, g: Array, salt: Array) -> Array:
     """Rounds a non-negative value up with probability (value - lower) / spacing.
 
-    The uniform 16 bits are a hash of the gradient and the salt: they protect nothing and need only
-    be spread evenly, and a hash is cheaper than a generator.
+    The uniform 16 bits are a hash of the gradient and the salt. Privacy does not depend on them;
+    they must only be spread evenly, and a hash is cheaper than a generator.
     """
     if dtype != jnp.uint16:
         return value

@@ -7,14 +7,14 @@ Sources:
 
 `Inception` is Inception-v3 up to its last pooling, as the Frechet Inception Distance uses it:
 Szegedy et al., CVPR 2016 (arXiv 1512.00567), in the form of the TensorFlow graph of 2015-12-05,
-which Heusel et al., NeurIPS 2017, measured with, and which the package pytorch-fid ported. Modules
-bear the names of the ported weights. It differs from the network of torchvision in its weights and
-in two poolings: averages over a border divide by the places inside the image, and the last block
-pools its input by the maximum.
+which Heusel et al., NeurIPS 2017, used, and which the package pytorch-fid ported. Modules have the
+names of the ported weights. It differs from the network of torchvision in its weights and in two
+poolings: averages over a border divide by the places inside the image, and the last block pools its
+input by the maximum.
 
-`ResNet18` goes up to its last pooling and turns images into 512 features: He et al., "Deep Residual
-Learning for Image Recognition", CVPR 2016, in the form of the package torchvision
-(`torchvision.models.resnet18`), whose names its modules bear.
+`ResNet18`, up to its last pooling, maps images to 512 features: He et al., "Deep Residual Learning
+for Image Recognition", CVPR 2016, in the form of the package torchvision
+(`torchvision.models.resnet18`), with the same names of modules.
 
 Both pretrained networks normalise by stored statistics.
 """
@@ -37,8 +37,8 @@ CNN_MIN_SIDE = 8
 class Dropout(nn.Module):
     """Dropout whose masks are drawn as bytes, so `rate` is rounded to a multiple of 1/256.
 
-    On CPUs this is five times as fast as drawing a float for each number, which takes a third of
-    the CNN's training.
+    On CPUs this is five times as fast as drawing a float for each number, which would take a third
+    of the CNN's training time.
     """
 
     rate: float
@@ -72,7 +72,7 @@ class CNN(nn.Module):
 
         Args:
             x: float [N, H, W, ch] in [0, 1].
-            train: whether dropout is on, which then reads the key "dropout".
+            train: whether to apply dropout, with the key "dropout".
 
         Raises:
             UserError: for images below 8x8 pixels.
@@ -96,7 +96,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Maps x float [N, H, W, ch] in [0, 1] to logits [N, classes]; `train` changes nothing."""
+        """Maps x float [N, H, W, ch] in [0, 1] to logits [N, classes]; `train` has no effect."""
         h = nn.relu(nn.Dense(100)(x.reshape(len(x), -1)))
         return nn.Dense(self.classes)(h)
 
@@ -144,14 +144,14 @@ class Conv(nn.Module):
 
 
 def through(x: Array, *steps: Callable[[Array], Array]) -> Array:
-    """Takes x through all steps, the first one first."""
+    """Applies all steps to x in order."""
     for step in steps:
         x = step(x)
     return x
 
 
 def join(*branches: Array) -> Array:
-    """Lays the channels of all branches side by side."""
+    """Concatenates the channels of all branches."""
     return jnp.concatenate(branches, -1)
 
 
@@ -280,7 +280,7 @@ class ConvNorm(nn.Module):
 class Block(nn.Module):
     """Two convolutions of 3x3 with a shortcut.
 
-    The shortcut is a convolution of 1x1 where the size or the number of channels changes.
+    The shortcut is a 1x1 convolution if the size or the number of channels changes.
     """
 
     features: int

@@ -1,17 +1,17 @@
-"""Convolutions as matrix products and as the backend's own, and blocks of small images.
+"""Convolutions, as matrix products or by the backend, and blocks of small images.
 
-Compilers for CPUs have no fast form of a convolution whose weights differ from unit to unit (under
-`vmap`), nor of the gradients of a transposed convolution, and in compiled loops even plain ones are
-slow. A gather of the pixels that an output reads, followed by one matrix product, is fast there.
-Each `Convolution` holds both forms, which compute the same function up to rounding, and takes the
-one that was measured to be faster on the backend (`benchmarks/results/convolutions.json`).
+On CPUs, XLA has no fast form of a convolution with per-unit weights (under `vmap`), nor of the
+gradients of a transposed convolution, and in compiled loops even plain ones are slow. A gather of
+the pixels that an output reads, followed by one matrix product, is fast there. Each `Convolution`
+has both forms, which compute the same function up to rounding, and uses the one that was measured
+to be faster on the backend (`benchmarks/results/convolutions.json`).
 
 The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
 inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
 image is laid out as h x w blocks (h = H / 4, w = W / 4), and the map between the two convolutions
 as h x w blocks of 2x2 positions, each stored as one vector (row, column, channel). Label maps are
-constant, so what they add depends on a position only through which of its 25 taps fall inside:
-whether it lies at the first place, the last or between them along each axis.
+constant, so their contribution depends on a position only through which of its 25 taps are inside:
+whether it is the first, the last or an inner position along each axis.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpgen_jax.core.types import Array
 
 
 def leaky_relu(x: Array) -> Array:
-    """Returns x where it is positive, else 0.2 x."""
+    """Returns x if it is positive, else 0.2 x."""
     # where, not max: the gradient of max shares ties between its arguments, which costs more.
     return jnp.where(x > 0, x, 0.2 * x)
 
@@ -56,7 +56,7 @@ def from_blocks(x: Array) -> Array:
 
 
 def windows(x: Array) -> Array:
-    """Gathers what the first strided convolution reads of an image.
+    """Gathers the inputs of the first strided convolution of an image.
 
     Args:
         x: [..., H, W, ch].
@@ -82,7 +82,7 @@ def first_kernel(kernel: Array) -> Array:
 
 
 def mirrored(kernel: Array) -> Array:
-    """Rewrites [5, 5, c, out] as [9 out, 4 c]: how a block is read by its neighbours.
+    """Rewrites [5, 5, c, out] as [9 out, 4 c]: the weights by which a block's neighbours read it.
 
     The kernel is padded to 6 taps along each axis; tap 0 is none.
     """
@@ -123,11 +123,11 @@ def neighbours(x: Array) -> Array:
 
 
 def label_maps(kernel: Array, bias: Array, height: int, width: int) -> Array:
-    """Computes all that a class's constant label map adds to a strided convolution's output.
+    """Computes the contribution of a class's constant label map to a strided convolution.
 
     Args:
         kernel: [5, 5, classes, c], the part of the kernel that reads the label.
-        bias: [c], which is added as well: here it costs nothing.
+        bias: [c], which is added as well, at no cost.
 
     Returns:
         [classes, height, width, c].
@@ -158,10 +158,11 @@ def _borders_of_axis(outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 FASTER_ON: frozenset[str] = frozenset()
-"""Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
-than the matrix product (`benchmarks/results/convolutions.json`). On a CPU it is not in any shape
-that was measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs
-have not been measured."""
+"""Backends ("cpu", "gpu", "tpu") whose convolution was measured to be faster than the matrix
+product (`benchmarks/results/convolutions.json`). On a CPU it was slower in every measured shape,
+and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs have not been
+measured.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,8 +239,8 @@ _convolve.defvjp(_convolve_forward, _convolve_backward)
 def _adjoint(g: Array, kernel: Array) -> Array:
     """The backward pass of `_convolve`: [n, h, w, out] -> blocks [n, h, w, 4 c].
 
-    Its own backward pass, which a penalty on gradients takes, reads 25 taps of a block again and
-    not all 36 pixels around it.
+    Its own backward pass, which a gradient penalty needs, again reads 25 taps of a block and not
+    all 36 pixels around it.
     """
     return _convolve3(g, mirrored(kernel))
 
@@ -303,7 +304,7 @@ convolve3 = Convolution(
 
 
 def _convolve3_few(x: Array, kernel: Array) -> Array:
-    """The product comes first and the shifts after, because there are fewer outputs than c."""
+    """The product comes before the shifts, because there are fewer outputs than c."""
     n, h, w, c = x.shape
     y = (x @ kernel.transpose(2, 0, 1, 3).reshape(c, -1)).reshape(n, h, w, 9, -1)
     y = jnp.pad(y, ((0, 0), (1, 1), (1, 1), (0, 0), (0, 0)))
@@ -345,9 +346,9 @@ convolve3_doubled = Convolution(
 def _by_lines(x: Array, kernel: Array) -> Array:
     """A valid convolution: x [n, h, w, c], kernel [k, k, c, out] -> [n, h - k + 1, w - k + 1, out].
 
-    What is cheapest to copy depends on the channels. Few are gathered into patches of k x k; of
-    many only the k pixels of a row are, which are multiplied by all rows of the kernel at once, and
-    the k results are added one line apart.
+    The cheapest copy depends on the number of channels. With few, patches of k x k are gathered;
+    with many, only the k pixels of a row, which are multiplied by all rows of the kernel at once,
+    and the k results are added one line apart.
     """
     n, height, width, c = x.shape
     size, out = len(kernel), kernel.shape[-1]

@@ -1,10 +1,10 @@
 """Linear features of images: low frequencies of a cosine transform, and oriented gradients.
 
-All features are functions of the schema only, and of no record.
+The features are functions of the schema only, and not of any record.
 
 Low frequencies. Source: Ahmed, Natarajan and Rao, "Discrete Cosine Transform", IEEE Trans.
-Computers 1974. Colours are turned into brightness and two opponent colours first, which take fewer
-frequencies, as in JPEG: eyes and classifiers alike need less of them.
+Computers 1974. Colours are first converted to brightness and two opponent colours, which have fewer
+frequencies, as in JPEG: eyes and classifiers need less of them.
 
 Oriented gradients: the strength of edges by direction and place. Source: Dalal and Triggs,
 "Histograms of Oriented Gradients for Human Detection" (CVPR 2005). On these features a linear
@@ -23,7 +23,7 @@ from dpgen_jax.core.types import Array, ImageSpec
 COLOURS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 """Brightness and two opponent colours: an orthonormal basis of RGB."""
 COLOUR_SHARE = 3
-"""Opponent colours have a third of the frequencies of the brightness, a side."""
+"""Opponent colours have a third of the frequencies of the brightness in each direction."""
 
 
 def cosines(size: int, count: int) -> np.ndarray:
@@ -31,7 +31,7 @@ def cosines(size: int, count: int) -> np.ndarray:
 
     Args:
         size: Pixels of a side.
-        count: How many, at most `size`.
+        count: The number of vectors, at most `size`.
     """
     angles = np.arange(count)[:, None] * (np.arange(size) + 0.5) * np.pi / size
     basis = np.sqrt(2 / size) * np.cos(angles)
@@ -44,10 +44,10 @@ def frequencies(images: Array, count: int) -> Array:
 
     Args:
         images: float32 [..., H, W, ch].
-        count: Frequencies a side, at most; of opponent colours a third of them.
+        count: The most frequencies in each direction; a third of them for opponent colours.
 
     Returns:
-        float32 [..., M], of brightness first.
+        float32 [..., M], with those of brightness first.
     """
     parts = []
     for i, plane in enumerate(_mixed(jnp.unstack(images, axis=-1), _mixing(images.shape[-1]))):
@@ -58,10 +58,10 @@ def frequencies(images: Array, count: int) -> Array:
 
 
 def restored(low: Array, spec: ImageSpec, count: int) -> Array:
-    """Returns the images that have these frequencies and no others: float32 [..., H, W, ch].
+    """Returns the images with these frequencies and no others: float32 [..., H, W, ch].
 
     Args:
-        low: float32 [..., M], as `frequencies` returns them.
+        low: float32 [..., M], from `frequencies`.
         count: As for `frequencies`.
     """
     planes, start = [], 0
@@ -78,14 +78,14 @@ def n_frequencies(spec: ImageSpec, count: int) -> int:
     """Returns M, the number of values that `frequencies` returns.
 
     Args:
-        count: Frequencies a side, at most.
+        count: The most frequencies in each direction.
     """
     return sum(min(most, spec.height) * min(most, spec.width)
                for most in (_count(i, count) for i in range(spec.channels)))
 
 
 def _count(plane: int, count: int) -> int:
-    """Frequencies a side of a plane: brightness is the first."""
+    """The number of frequencies in each direction of a plane; brightness is the first plane."""
     return count if plane == 0 else max(1, count // COLOUR_SHARE)
 
 
@@ -95,7 +95,7 @@ def _mixing(channels: int) -> np.ndarray:
 
 
 def _mixed(planes: Sequence[Array], weights: np.ndarray) -> list[Array]:
-    """Sums of planes, weighted by each row: a matrix product with so few columns is slow."""
+    """Sums of planes, weighted by each row; a matrix product with so few columns is slow."""
     return [sum(weight * plane for weight, plane in zip(row, planes, strict=True))
             for row in weights]
 
@@ -108,7 +108,7 @@ def _sides(height: int, width: int, count: int) -> tuple[np.ndarray, np.ndarray]
 
 DIRECTIONS = 6
 PLACES = 7
-"""Places a side, at most."""
+"""The most places in each direction."""
 BRIGHTNESS = 0.25
 """The factor of brightness relative to that of edges."""
 
@@ -119,7 +119,7 @@ def n_features(spec: ImageSpec) -> int:
 
 
 def oriented(images: Array) -> Array:
-    """Returns for each place the strength of edges by direction, and the brightness.
+    """Returns the strength of edges by direction, and the brightness, at each place.
 
     Args:
         images: float32 [N, H, W, ch].
@@ -144,14 +144,14 @@ def _places(size: int) -> int:
 
 
 def _windows(size: int) -> np.ndarray:
-    """Triangles around the middles of places, each as wide as two of them: [places, size]."""
+    """Triangular windows around the centres of places, each two places wide: [places, size]."""
     wide = size / _places(size)
     middles = (np.arange(_places(size)) + 0.5) * wide - 0.5
     return np.maximum(1 - np.abs(np.arange(size) - middles[:, None]) / wide, 0)
 
 
 def oriented_for_numpy(spec: ImageSpec) -> dict[str, np.ndarray]:
-    """Returns the constants of `oriented`, as `release.numpy_samplers` reads them."""
+    """Returns the constants of `oriented` for `release.numpy_samplers`."""
     angles = np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
     return {"angles": np.array([np.cos(angles), np.sin(angles)]),
             "brightness": np.array(BRIGHTNESS), "window_rows": _windows(spec.height),

@@ -5,22 +5,22 @@ is vmapped over units, each with its own weights: see `Discriminator` for its fo
 
 `Generator` and `Discriminator` are the networks of the published G-PATE and DataLens codes: two
 linear layers and two 5x5 deconvolutions; two 5x5 convolutions and two linear layers. The label is
-joined to the input of every layer.
+concatenated to the input of every layer.
 
 `PaperGenerator` and `PaperDiscriminator` are the networks that appendix E of the G-PATE paper
 prints (Long et al., NeurIPS 2021), which its code does not run. Generator: a linear layer of 1024
 units and a deconvolution of 64 kernels 5x5, stride 2. Discriminator: a convolution of 32 kernels
 5x5, stride 2, and a linear layer of 256 units. Batch normalisation and leaky ReLU on all layers,
-the label joined to each. The paper names hidden layers only; the rest is our reading of it: the
-linear layer's units are the first maps, at a quarter of the image's size (1024 units are 21 maps of
-7x7, rounded, for 28x28 pixels), a second deconvolution with a sigmoid leads to the image, and a
-linear layer to the logit; leaky ReLU is 0.2.
+with the label concatenated to each. The paper names hidden layers only; the rest is our reading of
+it: the linear layer's units are the first maps, at a quarter of the image's size (1024 units are 21
+maps of 7x7, rounded, for 28x28 pixels), a second deconvolution with a sigmoid leads to the image,
+and a linear layer to the logit; leaky ReLU is 0.2.
 
-`Warped` moves generated images by affine maps that are read off the latents. Turning, shearing,
-scaling and moving is how images of one thing differ, whatever the thing; a generator that collapses
-to a few shapes for each class still shows each in all of these ways (Simard, Steinkraus and Platt,
-ICDAR 2003, move training images so). It is prior knowledge about images: nothing about it is read
-from records.
+`Warped` moves generated images by affine maps that are computed from the latents. Images of one
+thing differ by rotation, shear, scale and position, whatever the thing is; a generator that
+collapses to a few shapes for each class then still shows each of them with such variation (Simard,
+Steinkraus and Platt, ICDAR 2003, move training images in this way). It is prior knowledge about
+images: none of it is read from records.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GeneratorNet:
 
 @dataclasses.dataclass(frozen=True)
 class DiscriminatorNet:
-    """Widths of a discriminator. None means the published width, which depends on the data."""
+    """Widths of a discriminator; None means the published width, which depends on the data."""
 
     channels1: int | None = None
     """Images only: output channels of the first convolution; published: image channels + classes
@@ -104,7 +104,7 @@ class DiscriminatorNet:
 
 
 def check_widths(net: object) -> None:
-    """Raises UserError unless all whole numbers among the fields are 1 or above."""
+    """Raises UserError unless all integer fields are 1 or above."""
     for name, width in vars(net).items():
         if isinstance(width, int) and width < 1:
             raise UserError(f"{name} is {width}; it must be 1 or above")
@@ -134,9 +134,9 @@ class Generator(nn.Module):
         """Generates images [N, H, W, ch] in [0, 1].
 
         Args:
-            z: float [N, latent], as `latents` draws them.
+            z: float [N, latent], from `latents`.
             labels: int [N].
-            train: whether batch normalisation takes (and keeps) the statistics of this call.
+            train: whether batch normalisation uses and keeps the statistics of this call.
 
         Raises:
             UserError: unless height and width are multiples of 4.
@@ -157,13 +157,13 @@ class Generator(nn.Module):
 
 
 def batch_normed(h: Array, train: bool) -> Array:
-    """Returns h, normalised by a layer of the module that calls this: see `Generator`."""
+    """Normalises h by a layer of the calling module: see `Generator`."""
     return nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
                         use_fast_variance=False)(h)
 
 
 def join(x: Array, onehot: Array) -> Array:
-    """Joins the label to x as further channels, constant over each map.
+    """Concatenates the label to x as further channels, constant over each map.
 
     From `x` [N, ..., c] and `onehot` [N, classes] to [N, ..., c + classes].
     """
@@ -213,7 +213,7 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
 
 def cut(draw: Callable[[tuple[int, ...]], Array], shapes: Collection[tuple[int, ...]]
         ) -> list[Array]:
-    """Cuts arrays of these shapes from one draw of a shape."""
+    """Cuts arrays of these shapes from one draw."""
     ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
     pieces = jnp.split(draw((ends[-1],)), ends[:-1])
     return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
@@ -231,7 +231,7 @@ def latents(key: Array, n: int, width: int, distribution: LatentDistribution) ->
 
 @dataclasses.dataclass(frozen=True)
 class _OfBlocks:
-    """The part that both discriminators share: their first layer, on blocks of 4x4 pixels."""
+    """Base of both discriminators: their first layer, on blocks of 4x4 pixels."""
 
     net: DiscriminatorNet
     spec: ImageSpec
@@ -248,7 +248,7 @@ class _OfBlocks:
         return self.patches(x.astype(jnp.float32) / 255)
 
     def patches(self, x: Array) -> Array:
-        """Gathers what the first layer reads of each block.
+        """Gathers the inputs of the first layer for each block.
 
         It depends only on the images, so it can be computed once for many steps: from x
         [..., H, W, ch] in [0, 1] to [..., H/4 * W/4, 64 ch].
@@ -256,7 +256,7 @@ class _OfBlocks:
         return windows(x)
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        """Computes `apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         raise NotImplementedError
 
     def _first(self, p: dict[str, Array], patches: Array, onehot: Array) -> Array:
@@ -271,14 +271,14 @@ class Discriminator(_OfBlocks):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     The function is the published one: conv 5x5 stride 2 SAME, leaky ReLU 0.2; the same with batch
-    normalisation; linear, batch normalisation, leaky ReLU; linear to one logit; the label joined
-    to the input of every layer. The form is another, because under vmap a convolution with
-    per-unit weights is slow: a label joined as constant maps adds a bias that depends only on the
-    class, the output channel and the border a pixel lies at, and a strided convolution of small
+    normalisation; linear, batch normalisation, leaky ReLU; linear to one logit; the label joined to
+    the input of every layer. The form differs, because under vmap a convolution with per-unit
+    weights is slow: a label concatenated as constant maps adds a bias that depends only on the
+    class, the output channel and whether a pixel is at a border, and a strided convolution of small
     images is a matrix product on blocks of pixels.
 
     Batch normalisation always uses the statistics of the call, separately for each group g (real
-    and fake records are two groups), so that no state outside the weights belongs to a unit.
+    and fake records are two groups), so a unit has no state except its weights.
     """
 
     def init(self, key: Array) -> dict[str, Array]:
@@ -300,7 +300,7 @@ class Discriminator(_OfBlocks):
         return initial_weights(key, convolutional, linear, zeros, ones)
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        """Computes `apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
         n, p, spec = groups * m, params, self.spec
         height, width = spec.height // 4, spec.width // 4
@@ -375,7 +375,7 @@ class PaperDiscriminator(_OfBlocks):
             ones={"scale1": (c1,), "scale2": (hidden,)})
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        """Computes `apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
         n, p = groups * m, params
         c1, hidden = self._widths()
@@ -397,10 +397,10 @@ SHIFT = 0.25
 
 
 class Warped(nn.Module):
-    """A generator of images whose images are moved by `affine`.
+    """A generator of images that are moved by `affine`.
 
-    The first six latents, times net.warp, are the entries in which the map differs from the
-    identity. The generator sees these latents too, so shape and place may depend on each other.
+    The first six latents, times net.warp, are the differences of the map from the identity. The
+    generator gets these latents too, so shape and position may depend on each other.
 
     Attributes:
         net: Sizes of the generator.
@@ -428,7 +428,7 @@ class Warped(nn.Module):
 
 
 def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
-    """Returns the generator `module`, `Warped` where net.warp is above 0.
+    """Returns the generator `module`, or `Warped` if net.warp is above 0.
 
     Raises:
         UserError: for a table with net.warp above 0.
@@ -441,9 +441,9 @@ def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
 
 
 def beyond(channels: int) -> str:
-    """Returns how pixels beyond an image are read: a background of 0 goes on, as of digits.
+    """Returns how pixels beyond an image are read: a background of 0, as in digits, continues.
 
-    A scene in colour does not end in a black frame.
+    Colour images are continued by their border pixels instead of a black frame.
     """
     return "nearest" if channels == 3 else "constant"
 
@@ -473,7 +473,7 @@ def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
 
 
 def warp_for_numpy(warp: float, outside: str) -> dict[str, np.ndarray]:
-    """Returns how images are moved, as `release.numpy_samplers` reads it.
+    """Returns the parameters of the movement for `release.numpy_samplers`.
 
     Args:
         warp: The largest entry of a map.

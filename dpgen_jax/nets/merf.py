@@ -4,9 +4,9 @@ DP-MERF's embedding is the mean of random features of norm 1, cosines and sines 
 projections, whose inner product is a Gaussian kernel on average (Rahimi and Recht, "Random Features
 for Large-Scale Kernel Machines", NeurIPS 2007). Each feature reads all of a record, or a window of
 it: a square of an image, a few columns of a table. The kernel is then a mean of kernels on windows,
-which sees what a stroke or a pair of columns looks like, where a kernel on whole records sees
-little more than means and coarse shapes. The features are a function of the declared schema and a
-public key, and of no record.
+which captures the shape of a stroke or the relation of two columns; a kernel on whole records
+captures little more than means and coarse shapes. The features are a function of the declared
+schema and a public key, and not of any record.
 
 `ConvGenerator` is ConvCondGen of the published code of Harder, Adamczewski and Park, "DP-MERF:
 Differentially Private Mean Embeddings with Random Features for Practical Privacy-Preserving Data
@@ -44,13 +44,13 @@ from dpgen_jax.nets.table import probabilities
 class RandomFeatures:
     """The random features phi(x) of a record x, a vector of Euclidean norm 1.
 
-    It consists of a constant, so that a mean of phi shows how many records there were; the places
-    of all one-hots of a table; and cosines and sines.
+    It consists of a constant, so that a mean of phi shows how many records there were; the one-hots
+    of a table; and cosines and sines.
 
     Attributes:
         spec: schema of the records.
         count: cosines and sines.
-        windows: sides in pixels, or numbers of columns, that features take in turn; 0: the whole
+        windows: sides in pixels, or numbers of columns, which features use in turn; 0 is the whole
             record.
         bandwidths: likewise, per pixel or column read: the kernel on a window of k of them is
             exp(-|x - x'|^2 / (2 bandwidth k)).
@@ -127,7 +127,7 @@ def _blocks(spec: Spec) -> tuple[tuple[int, int], ...]:
 
 
 def _squares(key: Array, window: np.ndarray, spec: ImageSpec) -> tuple[Array, np.ndarray]:
-    """A mask bool [F, n] of squares at random places, and how many numbers each holds."""
+    """A mask bool [F, n] of squares at random places, and the number of values in each."""
     inside, sizes = [], []
     for k, length in zip(jax.random.split(key), (spec.height, spec.width), strict=True):
         size = np.where((window == 0) | (window > length), length, window)
@@ -141,7 +141,7 @@ def _squares(key: Array, window: np.ndarray, spec: ImageSpec) -> tuple[Array, np
 
 
 def _columns(key: Array, window: np.ndarray, spec: TableSpec) -> tuple[Array, np.ndarray]:
-    """A mask bool [F, n] of random columns, and how many each reads; a one-hot is one."""
+    """A mask bool [F, n] of random columns, and their number in each; a one-hot counts as one."""
     blocks = spec.blocks
     read = np.where((window == 0) | (window > len(blocks)), len(blocks), window)
     order = jnp.argsort(jax.random.uniform(key, (len(blocks), len(window))), axis=0)
@@ -156,7 +156,7 @@ PUBLISHED = GeneratorNet(latent=5, hidden=200, channels=16)
 class ConvGenerator(nn.Module):
     """Images from latents and labels, for public use.
 
-    There are `net.channels` channels at a quarter of the size, half as many at half of it. Batch
+    It has `net.channels` channels at a quarter of the size, and half as many at half of it. Batch
     normalisation keeps the statistics of exactly one call, as in `nets.image.Generator`.
     """
 
@@ -177,12 +177,12 @@ class ConvGenerator(nn.Module):
 
 
 def generator(net: GeneratorNet, spec: Spec) -> Generator:
-    """Returns the generator of images, or that of tables, as `pair.Generator`.
+    """Returns the generator for images or for tables, as `pair.Generator`.
 
     The published latents are standard normal.
 
     Raises:
-        UserError: for images whose height or width is no multiple of 4.
+        UserError: for images whose height or width is not a multiple of 4.
     """
     if isinstance(spec, TableSpec):
         return pair(spec, net, DiscriminatorNet())[0]
@@ -195,8 +195,8 @@ def generator(net: GeneratorNet, spec: Spec) -> Generator:
 class Autoencoder:
     """Records to codes and back, as functions of a dict of weights: one hidden layer each way.
 
-    Without batch normalisation, which would couple records. Codes have a length of sqrt(code),
-    whatever the record is, so a kernel on codes needs no bandwidth that was read from them.
+    It has no batch normalisation, which would couple records. Codes have length sqrt(code) for
+    every record, so a kernel on codes needs no bandwidth estimated from them.
     """
 
     hidden: int
@@ -229,7 +229,7 @@ class Autoencoder:
         return h @ params["w3"] + params["b3"]
 
     def decode(self, params: dict[str, Array], codes: Array) -> Array:
-        """Maps codes [N, code] to fakes [N, *spec.shape] in [0, 1], as generators make them."""
+        """Maps codes [N, code] to fakes [N, *spec.shape] in [0, 1]."""
         logits = self.logits(params, codes)
         fakes = (probabilities(logits, self.spec) if isinstance(self.spec, TableSpec)
                  else nn.sigmoid(logits))

@@ -1,12 +1,12 @@
-"""One interface to networks of images and tables, and networks that see one record at a time.
+"""One interface to networks for images and tables, and networks for single records.
 
-A method calls `pair` and is then written for both kinds of records. Fakes are float32 of the shape
-[N, *spec.shape] in [0, 1], and differentiable; released records are what users get.
+A method that uses `pair` works for both kinds of records. Fakes are float32 of the shape [N,
+*spec.shape] in [0, 1], and differentiable; released records are what users get.
 
 `Conv` and `Mlp` are discriminators for the gradients of single records; `MlpGenerator` is their
 counterpart of linear layers. The discriminators have no batch normalisation and no statistics over
-a batch: with those a record would change what other records' gradients are, and clipping each
-gradient would bound nothing. They have few parameters, since the noise of a DP-SGD step grows with
+a batch: with those a record would change the gradients of other records, and clipping each gradient
+would not bound its effect. They have few parameters, since the noise of a DP-SGD step grows with
 their number.
 """
 
@@ -36,7 +36,7 @@ from dpgen_jax.nets.table import probabilities
 
 Layers = Literal["published", "paper"]
 STATISTICS_BATCH = 2000
-"""Public fakes by which normalisation is fixed."""
+"""The number of public fakes from which the statistics of normalisation are computed."""
 
 
 class Discriminator(Protocol):
@@ -49,19 +49,19 @@ class Discriminator(Protocol):
         """Draws the weights."""
 
     def features(self, x: Array) -> Array:
-        """Gathers what `apply_patches` reads of sealed records x (as in `Records`).
+        """Gathers the inputs of `apply_patches` for sealed records x (as in `Records`).
 
         It depends only on the records, so it can be computed once for many steps.
         """
 
     def patches(self, x: Array) -> Array:
-        """Gathers what `apply_patches` reads of fakes x [..., *spec.shape]."""
+        """Gathers the inputs of `apply_patches` for fakes x [..., *spec.shape]."""
 
     def apply_patches(self, params: PyTree, patches: Array, labels: Array) -> Array:
         """Maps patches [G, m, ...], labels int [G, m] to logits [G, m]; statistics per g."""
 
     def apply(self, params: PyTree, x: Array, labels: Array) -> Array:
-        """Does as `apply_patches` of `patches(x)`, for x [G, m, *spec.shape]."""
+        """Computes `apply_patches` of `patches(x)`, for x [G, m, *spec.shape]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Generator:
     Attributes:
         module: maps (z, labels, train) to fakes, and keeps the statistics of its last call with
             train.
-        release: maps (key, fakes) to records as they are released, each from its own fake only.
+        release: maps (key, fakes) to records in released form, each from its own fake only.
     """
 
     module: nn.Module
@@ -102,22 +102,21 @@ class Generator:
     def fakes(self, params: PyTree, key: Array, n: int, classes: int) -> tuple[Array, Array]:
         """Generates n fakes, and returns them with their labels.
 
-        Labels are drawn uniformly: they are never those of records.
+        Labels are drawn uniformly, never from records.
         """
         k_z, k_labels = jax.random.split(key)
         labels = jax.random.randint(k_labels, (n,), 0, classes)
         return self.generate(params, self.latents(k_z, n), labels), labels
 
     def freeze(self, params: PyTree, z: Array, labels: Array) -> PyTree:
-        """Returns the model that `sample` takes: the weights and fixed statistics of normalisation.
+        """Returns the model for `sample`: the weights and fixed statistics of normalisation.
 
-        The statistics are those of this batch, which should be large and, as all that a generator
-        sees, public.
+        The statistics are those of this batch, which should be large and must be public.
         """
         return {"params": params, **self._train(params, z, labels)[1]}
 
     def settle(self, params: PyTree, key: Array, classes: int) -> PyTree:
-        """Freezes the weights by one large batch, of each class equally many."""
+        """Freezes the weights with one large batch, balanced over classes."""
         labels = jnp.arange(STATISTICS_BATCH) % classes
         return self.freeze(params, self.latents(key, STATISTICS_BATCH), labels)
 
@@ -127,14 +126,14 @@ class Generator:
                                  mutable=["batch_stats"])
 
     def sample(self, model: PyTree, key: Array, z: Array, labels: Array) -> Array:
-        """Generates records as they are released.
+        """Generates records in released form.
 
         Each is a function of its own latent and label (and, for tables, of its own draws from the
         key).
 
         Args:
-            model: as `freeze` returns it.
-            key: of the draws of table rows.
+            model: from `freeze`.
+            key: for the draws of table rows.
             z: [N, latent].
             labels: int [N].
 
@@ -146,7 +145,7 @@ class Generator:
         return self.release(key, fakes)
 
     def draw(self, model: PyTree, key: Array, labels: Array) -> Array:
-        """Does as `sample`, with latents drawn from the key: `Method.sample`."""
+        """Calls `sample` with latents drawn from the key: `Method.sample`."""
         k_z, k_draw = jax.random.split(key)
         return self.sample(model, k_draw, self.latents(k_z, len(labels)), labels)
 
@@ -156,11 +155,11 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
     """Returns the two networks for records of this schema.
 
     Args:
-        layers: those of the published code or of the paper, for images (`nets.image`); this
-            library's or those of the paper, for tables (`nets.table`).
+        layers: for images those of the published code or of the paper (`nets.image`); for tables
+            this library's or those of the paper (`nets.table`).
 
     Raises:
-        UserError: for other layers, and for images whose height or width is no multiple of 4.
+        UserError: for other layers, and for images whose height or width is not a multiple of 4.
     """
     if layers not in ("published", "paper"):
         raise UserError(f"layers is '{layers}'; it must be published or paper")
@@ -183,7 +182,7 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
 
 
 def released(spec: Spec) -> Callable[[Array, Array], Array]:
-    """Returns `Generator.release` for this schema: from (key, fakes) to released records."""
+    """Returns `Generator.release` for this schema: (key, fakes) to released records."""
     if isinstance(spec, TableSpec):
         return functools.partial(table.hard_rows, spec=spec)
     return lambda key, images: images
@@ -210,7 +209,7 @@ class ConvNet:
 class Conv:
     """Two 5x5 convolutions, stride 2, with leaky ReLU 0.2, and a linear score.
 
-    The score has a part that all classes share and one for each class (the projection of Miyato and
+    The score has a part shared by all classes and one for each class (the projection of Miyato and
     Koyama, ICLR 2018).
     """
 
@@ -221,7 +220,7 @@ class Conv:
         check_size(self.spec)
 
     def init(self, key: Array) -> Params:
-        """Draws He normal weights: signals keep their size, and scores start small."""
+        """Draws He normal weights, so signals keep their size and scores start small."""
         k1, k2, k3 = jax.random.split(key, 3)
         c1, c2 = self.net.channels1, self.net.channels2
         flat = self.spec.height // 4 * (self.spec.width // 4) * c2
@@ -241,13 +240,13 @@ class Conv:
 
 @dataclasses.dataclass(frozen=True)
 class Mlp:
-    """Linear layers with the label joined to the input of each, and one to the score.
+    """Linear layers with the label concatenated to the input of each, and one to the score.
 
     Attributes:
         hidden: widths of the layers before the last.
         spec: schema of the records.
-        slope: the activation is slope x where x is above 0,
-        leak: and leak x below.
+        slope: the activation is slope * x if x is above 0,
+        leak: and leak * x below.
         label_weight: factor of the one-hot label.
         limit: hidden features are clipped to +- this.
     """
@@ -298,9 +297,9 @@ class MlpNet:
 
 
 class MlpGenerator(nn.Module):
-    """Linear layers with `slope` times ReLU, the label joined to the input of each.
+    """Linear layers with `slope` times ReLU, and the label concatenated to the input of each.
 
-    A module as `Generator` takes it. Each record is a function of its own latent and label.
+    A module for `Generator`. Each record is a function of its own latent and label.
     """
 
     net: MlpNet

@@ -13,15 +13,14 @@ doubled map reads 2x2 pixels of the map itself, with taps added up.
 
 Critics and classifier (`Critic`, `Classifier`), written for one unit and vmapped over units. Three
 convolutions 5x5, stride 2, padding 2, and ReLU, without normalisation by batch, so that a record's
-score depends on no other record; then a linear layer. With padding 2, output i reads inputs
-2i-2 .. 2i+2, but `nets.convolution` reads 2i-1 .. 2i+3 on an even size. Read backwards these are
-the same, so the image is mirrored along both axes, and a map of odd size gets a row (column) of
-zeros at its front: exactly the published function, with kernels and the last layer's inputs in
-mirrored order.
+score depends on no other record; then a linear layer. With padding 2, output i reads inputs 2i-2 ..
+2i+2, but `nets.convolution` reads 2i-1 .. 2i+3 on an even size. Reversed these are the same, so the
+image is mirrored along both axes, and a map of odd size gets a row (column) of zeros at its start.
+This is exactly the published function, with kernels and the last layer's inputs in mirrored order.
 
 All weights are spectrally normalised by power iteration (Miyato et al., ICLR 2018), as the
 published GS-WGAN code runs it: one iteration a call. There the two vectors are parameters that Adam
-also moves; here they are what the iteration makes of them.
+also changes; here they are only the result of the iteration.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ Arrays = dict[str, Array]
 
 
 def spectral_normalise(weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
-    """Divides weights by their largest singular value, as one power iteration finds it.
+    """Divides weights by their largest singular value, estimated by one power iteration.
 
     A weight counts as a matrix W with a row for each output. With v = W^T u and u = W v, each
-    scaled to length 1, it is divided by sigma = u^T W v, in which u and v are constants of the
-    gradient and W is not.
+    scaled to length 1, it is divided by sigma = u^T W v, in which u and v, unlike W, are constants
+    for the gradient.
 
     Args:
-        weights: arrays by name; those without a vector pass through.
-        vectors: for each layer to normalise its vector u, of the length of the weight's last axis
+        weights: arrays by name; those without a vector are unchanged.
+        vectors: for each layer to normalise its vector u, with the length of the weight's last axis
             (the outputs of the layer).
 
     Returns:
@@ -83,7 +82,7 @@ def unit_vector(x: Array) -> Array:
 def spectral_init(key: Array, uniform: Shapes, normal: Shapes) -> tuple[Arrays, Arrays]:
     """Returns (weights, vectors) of layers of these shapes [..., in, out], by name.
 
-    PyTorch's defaults, as the published codes keep them.
+    The defaults of PyTorch, which the published codes use.
 
     Args:
         uniform: linear layers and convolutions: uniform within 1 / sqrt(inputs of an output), as
@@ -166,8 +165,8 @@ class ResNet:
     def latents(self, key: Array, n: int) -> Array:
         """Draws z float32 [n, latent], each entry 0 or 1 with probability 1/2.
 
-        Where images are moved, z is [n, latent + 6]: behind the bits are the entries of the affine
-        map, uniform in +-net.warp.
+        If images are moved, z is [n, latent + 6]: the bits are followed by the entries of the
+        affine map, uniform in +-net.warp.
         """
         bits = jax.random.bernoulli(key, 0.5, (n, self.net.latent)).astype(jnp.float32)
         if not self.net.warp:
@@ -179,13 +178,13 @@ class ResNet:
     def generate(self, weights: Arrays, vectors: Arrays, z: Array, labels: Array) -> Array:
         """Generates images for training: [n, H, W, ch] in [0, 1].
 
-        The weights are divided by their largest singular values as one power iteration from the
-        stored vectors finds them; the vectors are constants of the gradient.
+        The weights are divided by their largest singular values, estimated by one power iteration
+        from the stored vectors, which are constants for the gradient.
 
         Args:
-            weights: as `init` returns them.
+            weights: from `init`.
             vectors: likewise.
-            z: as `latents` draws them.
+            z: from `latents`.
             labels: int [n].
         """
         return self.sample(spectral_normalise(weights, vectors)[0], z, labels)
@@ -195,19 +194,19 @@ class ResNet:
         return spectral_normalise(weights, vectors)[1]
 
     def freeze(self, weights: Arrays, vectors: Arrays) -> Arrays:
-        """Returns the model that is released: the weights divided by their singular values.
+        """Returns the released model: the weights divided by their singular values.
 
-        These are found with twenty further power iterations.
+        These are computed with twenty further power iterations.
         """
         vectors = jax.lax.fori_loop(0, 20, lambda _, v: self.iterate(weights, v), vectors)
         return spectral_normalise(weights, vectors)[0]
 
     def sample(self, model: Arrays, z: Array, labels: Array) -> Array:
-        """Generates images [n, H, W, ch] in [0, 1] from z, as `latents` draws them, and labels."""
+        """Generates images [n, H, W, ch] in [0, 1] from z (`latents`) and labels."""
         return self.moved(jax.nn.sigmoid(self.logits(model, z, labels)), z)
 
     def moved(self, images: Array, z: Array) -> Array:
-        """Returns the images [n, H, W, ch] as the affine maps in z move them."""
+        """Moves images [n, H, W, ch] by the affine maps in z."""
         if not self.net.warp:
             return images
         return image.affine(images, z[:, self.net.latent:], image.beyond(self.spec.channels))
@@ -245,8 +244,8 @@ _convolve3_doubled = jax.checkpoint(convolve3_doubled)
 def _cropped(x: Array, spec: ImageSpec) -> Array:
     """Crops maps [n, h, w, ch] to the image.
 
-    On an axis with two pixels to spare the published convolution has no padding, so the image
-    starts at pixel 1.
+    On an axis with two extra pixels the published convolution has no padding, so the image starts
+    at pixel 1.
     """
     top, left = int(x.shape[1] >= spec.height + 2), int(x.shape[2] >= spec.width + 2)
     return x[:, top:top + spec.height, left:left + spec.width]
@@ -265,7 +264,7 @@ class CriticNet:
 
 @dataclasses.dataclass(frozen=True)
 class _Network:
-    """The part that critic and classifier share.
+    """Base of critic and classifier.
 
     Raises:
         UserError: unless height and width are multiples of 4.
@@ -278,7 +277,7 @@ class _Network:
         check_size(self.spec)
 
     def normalise(self, weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
-        """Takes one power iteration, `spectral_normalise`; biases pass through."""
+        """Applies `spectral_normalise` with one power iteration; biases are unchanged."""
         return spectral_normalise(weights, vectors)
 
 
@@ -299,14 +298,14 @@ class Critic(_Network):
         """Scores records: [m].
 
         Args:
-            normalised: weights as `normalise` returns them.
+            normalised: weights from `normalise`.
             x: float [m, H, W, ch] in [0, 1].
             labels: int [m].
         """
         return at_label(self.scores(normalised, x), labels)
 
     def scores(self, normalised: Arrays, x: Array) -> Array:
-        """Scores records x [m, H, W, ch] under every label: [m, C]; arguments as of `apply`."""
+        """Scores records x [m, H, W, ch] under every label: [m, C]; arguments as in `apply`."""
         heads = normalised["linear"] + normalised["embedding"]
         return _maps(normalised, x) @ heads + normalised["linear_bias"]
 
@@ -336,7 +335,7 @@ def class_score(logits: Array, labels: Array) -> Array:
 
 
 def _layers(net: CriticNet, spec: ImageSpec, outputs: int) -> Shapes:
-    """Three convolutions, each of which rounds half a size up, and a linear layer."""
+    """Three convolutions, each of which halves sizes, rounding up, and a linear layer."""
     sizes = (spec.channels, net.width, 2 * net.width, 4 * net.width)
     layers: Shapes = {f"conv{i + 1}": (5, 5, *sizes[i:i + 2]) for i in range(3)}
     flat = -(-spec.height // 8) * -(-spec.width // 8) * sizes[3]

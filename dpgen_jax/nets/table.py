@@ -1,11 +1,11 @@
 """The conditional table networks, and those of PATE-GAN.
 
-An encoded row holds three sorts of features (`types.Column`): a value in [0, 1], a null flag, and
-the places of a one-hot. A fake row holds probabilities for the last two, so that a discriminator's
-gradient reaches the generator; a released row holds draws.
+An encoded row has three sorts of features (`types.Column`): values in [0, 1], null flags, and
+one-hots. A fake row has probabilities for the last two, so that a discriminator's gradient reaches
+the generator; a released row has draws.
 
 `TableGenerator` and `TableDiscriminator` are fully connected, as those of PATE-GAN (Yoon et al.,
-ICLR 2019); the label is joined as in `nets.image`.
+ICLR 2019); the label is concatenated as in `nets.image`.
 
 `PateGanGenerator` and `PateGanDiscriminator` are the networks of PATE-GAN itself, which the G-PATE
 paper runs on the credit card data. Source: Long et al., NeurIPS 2021, section 6.1 ("the same
@@ -41,9 +41,9 @@ FIRST_SCALE = 0.25
 class TableGenerator(nn.Module):
     """Fake rows from latents and labels, for public use: two hidden layers of `net.hidden` units.
 
-    Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`. At first
-    the label has no weight, and rows lie close to the middle: under a small budget a generator
-    moves little, and chance differences between classes would stay in it.
+    Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`. Initially
+    the label has weight 0, and rows are close to the middle: under a small budget a generator
+    changes little, and chance differences between classes would remain.
     """
 
     net: GeneratorNet
@@ -83,7 +83,7 @@ def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
         fakes: [N, F] in [0, 1].
 
     Returns:
-        [N, F]: each one-hot and each null flag drawn with its probabilities, values as they are.
+        [N, F]: each one-hot and each null flag drawn with its probabilities; values unchanged.
     """
     block, is_onehot, is_flag = _layout(spec)
     k_onehot, k_flag = jax.random.split(key)
@@ -111,7 +111,7 @@ def _over_blocks(reduce: Callable[..., Array], x: Array, block: np.ndarray) -> A
 
 @dataclasses.dataclass(frozen=True)
 class _OfRows:
-    """The part that both discriminators share: their first layer reads encoded rows as they are."""
+    """Base of both discriminators, whose first layer reads encoded rows."""
 
     net: DiscriminatorNet
     spec: TableSpec
@@ -129,7 +129,7 @@ class _OfRows:
         return self.apply_patches(params, x, labels)
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """Does as `apply`."""
+        """Computes `apply`."""
         raise NotImplementedError
 
 
@@ -137,11 +137,10 @@ class TableDiscriminator(_OfRows):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
     Linear to `hidden` units, linear to hidden / 2, leaky ReLU 0.2 after each, linear to one logit;
-    the label joined to the input of every layer. With each row it reads how far the rows of its
-    group spread (the minibatch deviation of Karras et al. 2018, arXiv 1710.10196), by which it
-    recognises a group of fakes that are all alike. Not batch-normalised, unlike the image networks:
-    once a group's own mean is subtracted, it no longer shows that all its fakes lie in a wrong
-    place.
+    the label joined to the input of every layer. With each row it reads the spread of its group
+    (the minibatch deviation of Karras et al. 2018, arXiv 1710.10196), by which it recognises a
+    group of nearly equal fakes. Unlike the image networks it has no batch normalisation: after a
+    group's mean is subtracted, the group no longer shows that all its fakes are in a wrong place.
     """
 
     def init(self, key: Array) -> dict[str, Array]:
@@ -194,8 +193,8 @@ class PateGanGenerator(nn.Module):
 class PateGanDiscriminator(_OfRows):
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
-    Two hidden layers of `net.hidden` units with ReLU, linear to one logit. It sees one row at a
-    time: its form is that of `TableDiscriminator`, and groups do not matter to it.
+    Two hidden layers of `net.hidden` units with ReLU, linear to one logit. It has the form of
+    `TableDiscriminator`, but scores each row independently of its group.
     """
 
     def init(self, key: Array) -> dict[str, Array]:
@@ -218,9 +217,9 @@ class PateGanDiscriminator(_OfRows):
 class Student:
     """A linear function of the features of a record for each class, and one hidden layer for all.
 
-    Fakes of one class lie close together, and their labels show in which way they differ. So the
-    student reads how far a fake lies from the centre of its class in the query it belongs to:
-    `rank` votes compare fakes of one query, and do not show how two queries differ.
+    Fakes of one class are close together, and their labels show how they differ. So the student's
+    input is the difference of a fake from the centre of its class in its query: `rank` votes
+    compare fakes of one query, and do not show how two queries differ.
     """
 
     hidden: int
@@ -236,14 +235,14 @@ class Student:
                 "label": jnp.zeros(self.classes)}
 
     def apply(self, params: dict[str, Array], away: Array, labels: Array) -> Array:
-        """Returns the logits [N] of fakes away [N, D] from their centre, with labels int [N]."""
+        """Returns logits [N] of fakes, as differences [N, D] from their centres, with labels."""
         onehot = jax.nn.one_hot(labels, self.classes)
         h = leaky_relu(jnp.concatenate([away, onehot], 1) @ params["hidden"] + params["bias"])
         linear = jnp.sum(away * params["linear"][labels], 1) / math.sqrt(self.features)
         return linear + h @ params["out"] + params["label"][labels]
 
     def centres(self, x: Array, labels: Array, before: Array) -> Array:
-        """Returns the mean [C, D] of x [N, D] of each class; of an empty class, that before."""
+        """Returns the mean [C, D] of x [N, D] by class; the previous one for an empty class."""
         onehot = jax.nn.one_hot(labels, self.classes)
         sizes = onehot.sum(0)[:, None]
         return jnp.where(sizes > 0, onehot.T @ x / jnp.maximum(sizes, 1), before)

@@ -1,7 +1,7 @@
-"""Non-interference: what the change of one record does to units and to their messages.
+"""Non-interference: the effect of a change of one record on units and their messages.
 
-Each unit is visited as the library visits it, on two sets of records. The values that are opened
-here are for the data holder, who changes a record on purpose.
+Each unit is run as in a training, on two sets of records. The values opened here are for the data
+holder, who changes a record on purpose.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dpgen_jax.private import teachers
 from dpgen_jax.private.teachers import Layout, Units
 
 Visit: TypeAlias = Callable[[Array, Records, Array], tuple[Units, Array]]
-"""From the number of a unit, its records and its private input to the unit after all rounds, and
-its messages, int32 [S, B, D]."""
+"""A function from the number of a unit, its records and its private input to the unit after all
+rounds, and its messages, int32 [S, B, D].
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Moved:
     """The effect of a change of records on one unit.
 
     Attributes:
-        state: Whether any bit of what it keeps differs.
-        squared: The squared L2 distance of its messages, in integers; the largest of all rounds.
+        state: Whether any bit of its state differs.
+        squared: The largest squared L2 distance of its messages over all rounds, in integers.
     """
 
     unit: int
@@ -38,7 +39,7 @@ class Moved:
 
 
 def visitor(method: Method, query: PyTree, rounds: int = 1) -> Visit:
-    """Compiles the visits of one unit, from its initial state on."""
+    """Compiles the rounds of one unit, from its initial state on."""
     mechanism = method.mechanism
 
     @jax.jit
@@ -56,17 +57,17 @@ def visitor(method: Method, query: PyTree, rounds: int = 1) -> Visit:
 
 def moved(visit: Visit, records: Private[Records], other: Private[Records], units: Iterable[int],
           private_input: np.ndarray) -> tuple[Moved, ...]:
-    """Visits units on two sets of records.
+    """Runs units on two sets of records.
 
     Args:
-        visit: As `visitor` returns it.
+        visit: From `visitor`.
         records: Sealed x [U, m, ...], y int32 [U, m], dealt.
-        other: Other records, dealt alike.
-        units: The numbers of the units that are visited.
-        private_input: The secret bits that a round gives a unit.
+        other: Other records, dealt in the same way.
+        units: The numbers of the units to run.
+        private_input: The secret bits of a unit in a round.
 
     Returns:
-        One for each unit. They depend on the records: for the data holder only.
+        One for each unit. They depend on the records, so they are for the data holder only.
     """
     found = []
     for unit in units:
@@ -79,7 +80,7 @@ def moved(visit: Visit, records: Private[Records], other: Private[Records], unit
 
 def _visited(visit: Visit, records: Private[Records], unit: int, private_input: np.ndarray
              ) -> tuple[Units, np.ndarray]:
-    """One unit after its visits, and its messages."""
+    """One unit after its rounds, and its messages."""
     dealt = jax.tree.map(lambda array: array[unit], unseal(records))
     seen: tuple[Units, np.ndarray] = jax.device_get(
         visit(jnp.int32(unit), dealt, jnp.asarray(private_input)))
@@ -87,9 +88,9 @@ def _visited(visit: Visit, records: Private[Records], unit: int, private_input: 
 
 
 def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[int]:
-    """Returns the units of which any bit that they keep differs, on one device.
+    """Returns the units with any different bit in their state, on one device.
 
-    Units behind `n_units` are padding.
+    Units from `n_units` on are padding.
     """
     leaves = [jax.tree.leaves(jax.device_get(unseal(units))) for units in (one, other)]
     return {unit for a, b in zip(*leaves, strict=True) for unit in range(n_units)
@@ -97,7 +98,7 @@ def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[i
 
 
 def alone(units: Private[Units], only: int, layout: Layout) -> Private[Units]:
-    """Returns the units, of which only one counts; the others contribute nothing."""
+    """Returns the units with the contributions of all but one muted."""
     opened = unseal(units)
     numbers = np.where(np.arange(layout.padded) == only, only, layout.n_units).astype(np.int32)
     return Private(dataclasses.replace(opened, id=jax.device_put(numbers, layout.by_unit)))

@@ -1,17 +1,18 @@
-"""The vote sums of a run, kept in private/, and what the data holder reads from them.
+"""The vote sums of a run, stored in private/, and the private figures computed from them.
 
 The votes are one file of int32, appended a block at a time, before the block is settled in the
-ledger. Each round has its counts [queries, bins], then which queries were answered [queries]. Where
+ledger. Each round has its counts [queries, bins], then which queries were answered [queries]. If
 all queries are answered, a round has the counts [queries] of the second of two labels, or the sums
-[queries] of signed votes. What a crash cut off is dropped when the file is read: those rounds are
-charged at their worst.
+[queries] of signed votes. A part cut off by a crash is dropped when the file is read: those rounds
+are charged at their largest cost.
 
-The data holder reads agreement and a data-dependent epsilon of a finished run from them. The file
-and the readings are as private as the records. A reading decides nothing and is exported nowhere:
-it leaves this folder through `for_the_holder` only, to be shown on the data holder's own terminal.
-The one way to publish a data-dependent number is `aggregation.teacher_votes`.
+For a finished run they give the agreement of units and a data-dependent epsilon. The file and these
+figures are as private as the records. Nothing depends on the figures and they are not exported:
+only `for_the_holder` opens them, for the data holder's terminal. The only way to publish a
+data-dependent number is `aggregation.teacher_votes`.
 
-The mechanisms are those of `aggregation`, which this folder does not import: they are `Any` here.
+The mechanisms are those of `aggregation`, which this module does not import: they have the type
+`Any`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Votes:
     Attributes:
         counts: int32 [Q, bins].
         answered: bool [Q].
-        steps: Rounds that they come from.
+        steps: The number of rounds that they come from.
     """
 
     counts: np.ndarray
@@ -47,8 +48,8 @@ class Votes:
 def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
     """Adds the votes of some rounds to the file.
 
-    Of the votes, sealed int32 [S, B, D], the first n rounds count, as many as `answered` has: int32
-    [n, B, k], or [n, 0] where every query is answered.
+    The first n rounds of the votes, sealed int32 [S, B, D], are added, as many as `answered` has:
+    int32 [n, B, k], or [n, 0] if every query is answered.
     """
     n = len(answered)
     counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
@@ -63,7 +64,7 @@ def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
 
 
 def read(path: Path, queries: int, bins: int) -> Private[Votes]:
-    """Reads all whole rounds.
+    """Reads all complete rounds.
 
     Raises:
         UserError: There is no such file.
@@ -74,12 +75,12 @@ def read(path: Path, queries: int, bins: int) -> Private[Votes]:
 
 
 def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
-    """Reads votes for the second of two labels, where every query is answered.
+    """Reads votes for the second of two labels if every query is answered.
 
     The count of the first label is `n_units` minus that of the second.
 
     Raises:
-        UserError: There is no such file, or it has counts that cannot be.
+        UserError: There is no such file, or it has impossible counts.
     """
     rows = _steps(path, queries)
     second = rows.reshape(-1)
@@ -90,12 +91,12 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
 
 
 def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Votes]:
-    """Reads sums of votes of +1 and -1, of which every entry is answered: sealed int32 [Q, D].
+    """Reads sums of votes of +1 and -1, all of which are answered: sealed int32 [Q, D].
 
     There is one row for each of the B queried fakes of each round.
 
     Raises:
-        UserError: There is no such file or no round in it, or it has sums that cannot be.
+        UserError: There is no such file or no round in it, or it has impossible sums.
     """
     rounds = _steps(path, rows * columns)
     if not len(rounds):
@@ -107,19 +108,19 @@ def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Vote
 
 
 def n_steps(path: Path, queries: int, bins: int = 0) -> int:
-    """Returns the number of whole rounds that are kept, of any start of the run; 0 without a file.
+    """Returns the number of complete stored rounds, over all starts of the run; 0 without a file.
 
-    `bins` is 0 where single counts or sums are kept.
+    `bins` is 0 for single counts or sums.
 
     Raises:
-        UserError: It is no regular file.
+        UserError: It is not a regular file.
     """
     size = files.require_regular(path).st_size if path.exists() else 0
     return size // (4 * queries * (bins + 1))
 
 
 def answered(path: Path, queries: int, bins: int) -> np.ndarray:
-    """Returns which queries of the kept rounds were answered, which is public: int32 [S, queries].
+    """Returns which queries of the stored rounds were answered; public: int32 [S, queries].
 
     Raises:
         UserError: There is no such file.
@@ -137,19 +138,19 @@ def _steps(path: Path, width: int) -> np.ndarray:
 
 
 Shown = TypeVar("Shown", "Reading", "Curve")
-"""the readings that the data holder may see"""
+"""the results that the data holder may see"""
 ORDERS = np.concatenate([1 + np.geomspace(0.05, 1, 10), np.arange(2.5, 10, 0.5),
                          np.geomspace(10, 500, 25)])
 
 
 class Kind(Protocol):
-    """The protocol of a mechanism's votes: how they are read and what they cost."""
+    """The protocol of a mechanism's votes: how they are read and their cost."""
 
     def votes(self, path: Path) -> Private[Votes]:
-        """Returns the votes that a run kept, sealed.
+        """Returns the stored votes of a run, sealed.
 
         Raises:
-            UserError: The run kept none.
+            UserError: The run stored none.
         """
 
     def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
@@ -159,7 +160,7 @@ class Kind(Protocol):
         """Returns Renyi divergences [A] of one round, whatever its votes."""
 
     def agreement(self, kept: Votes) -> dict[str, float]:
-        """Returns mean shares that measure how far the units agreed, by name."""
+        """Returns mean shares that measure the agreement of units, by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Confident:
     mechanism: Any
 
     def votes(self, path: Path) -> Private[Votes]:
-        """Returns the votes that a run kept, sealed."""
+        """Returns the stored votes of a run, sealed."""
         return read(path, self.mechanism.queries, self.mechanism.vote_bins)
 
     def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
@@ -198,14 +199,14 @@ class Majority:
 
     Attributes:
         mechanism: An `aggregation.teacher_votes.LabelMechanism`.
-        noise: Its noise, which has `log_tail`: ln P(X >= k) of whole numbers.
+        noise: Its noise, with `log_tail`: ln P(X >= k) for whole numbers.
     """
 
     mechanism: Any
     noise: Any
 
     def votes(self, path: Path) -> Private[Votes]:
-        """Returns the votes that a run kept, sealed."""
+        """Returns the stored votes of a run, sealed."""
         return read_labels(path, self.mechanism.queries, self.mechanism.n_units)
 
     def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
@@ -222,7 +223,7 @@ class Majority:
         return _of_bins(kept, self.mechanism.n_units)
 
     def _each(self, orders: np.ndarray) -> np.ndarray:
-        """Returns [n_units + 1, A]: the divergences of a query with so many votes."""
+        """Returns [n_units + 1, A]: the divergences of a query by its number of votes."""
         mechanism = self.mechanism
         return pate.count_test_rdp(mechanism.votes_needed, mechanism.n_units,
                                    self.noise.log_tail, orders)
@@ -240,13 +241,13 @@ class Signs:
 
     @property
     def row(self) -> TopAgg:
-        """The public numbers of the release of one row of sums."""
+        """The public parameters of the release of one row of sums."""
         mechanism = self.mechanism
         return TopAgg(mechanism.n_units, min(mechanism.bound.top_k, mechanism.shape[1]),
                       mechanism.votes_needed, mechanism.noise.sigma)
 
     def votes(self, path: Path) -> Private[Votes]:
-        """Returns the sums that a run kept, sealed."""
+        """Returns the stored sums of a run, sealed."""
         rows, columns = self.mechanism.shape
         return read_sums(path, rows, columns, self.mechanism.n_units)
 
@@ -264,7 +265,7 @@ class Signs:
         return self.mechanism.shape[0] * self.row.independent(orders)
 
     def agreement(self, kept: Votes) -> dict[str, float]:
-        """Returns how far the votes of an entry agree, and how many pass the threshold."""
+        """Returns how far the votes for an entry agree, and how many pass the threshold."""
         sums = np.abs(kept.counts)
         return {"mean lead of an entry": float(sums.mean()) / self.mechanism.n_units,
                 "entries that pass without noise": float((sums >= self.row.needed).mean())}
@@ -272,13 +273,13 @@ class Signs:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A private reading of a finished run.
+    """The private figures of a finished run.
 
     Attributes:
-        epsilon: Data-dependent, at the run's delta.
-        order: Of its Renyi bound.
-        agreement: Mean shares that measure how far the units agreed, by name.
-        lost: Rounds that were charged and kept no votes.
+        epsilon: Data-dependent epsilon at the run's delta.
+        order: The order of its Renyi bound.
+        agreement: Mean shares that measure the agreement of units, by name.
+        lost: The number of charged rounds without stored votes.
     """
 
     epsilon: float
@@ -290,7 +291,7 @@ class Reading:
 
 def read_for_the_holder(sealed: Private[Votes], kind: Kind, delta: float,
                         charged: int) -> Private[Reading]:
-    """Returns the reading of a run; rounds without votes count at their worst."""
+    """Returns the figures of a run; rounds without votes count at their largest cost."""
     kept = unseal(sealed)
     lost = max(0, charged - kept.steps)
     rdp = kind.rdp(kept, ORDERS) + lost * kind.worst(ORDERS)
@@ -308,14 +309,14 @@ def _of_bins(kept: Votes, n_units: int) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """The cost of TopAgg after each round, by three accountings: Figure 2 of DataLens.
+    """The cost of TopAgg after each round by three accountings, as in Figure 2 of DataLens.
 
     Attributes:
         independent: Epsilon after each round, whatever the votes [S].
-        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf where they do not apply.
-        entries: Epsilon after each round by the laws of the entries [S].
-        log_peak: ln of the largest probability that any row of a round had of its likeliest
-            outcome [S]: 1 - q of Theorem 5.
+        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf if they do not apply.
+        entries: Epsilon after each round by the distributions of the entries [S].
+        log_peak: ln of the largest probability of the likeliest outcome over the rows of a round
+            [S]: 1 - q of Theorem 5.
     """
 
     independent: list[float]
@@ -339,5 +340,5 @@ def cost_curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Cur
 
 
 def for_the_holder(reading: Private[Shown]) -> Shown:
-    """Opens a reading, for the data holder's own eyes."""
+    """Opens private figures, for the data holder only."""
     return unseal(reading)

@@ -1,10 +1,10 @@
 """Pretraining: every unit learns from its own records before the first query.
 
 Nothing is released and nothing public is read, so it costs no privacy. The pretrained state is
-private like any other. Units are pretrained chunk by chunk to the end, so that the throw-away state
-(a generator and its optimiser, for example) of one chunk only is in memory. The result for a unit
-is a function of its key and its records: an interrupted pretraining resumes with the first unit
-that is not done, and gives the same units as without the interruption.
+private like any other. Units are pretrained chunk by chunk to the end, so the temporary state (for
+example a generator and its optimiser) of only one chunk is in memory. The result for a unit is a
+function of its key and its records: an interrupted pretraining resumes with the first unit that is
+not finished, and gives the same units as without the interruption.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dpgen_jax.private.streaming import warmed
 from dpgen_jax.private.teachers import Layout, Units, on_devices, spread, vmapped
 
 CALL_SECONDS = 1.0
-"""Seconds that one call should take."""
+"""Target duration of one call, in seconds."""
 LONGEST_CALL = 256
-"""Steps of one call, at most."""
+"""The largest number of steps in one call."""
 
 
 def pretrain_one(method: Method, unit: Units, records: Records) -> Units:
-    """Returns one unit, leaves without a unit axis, pretrained from its first state."""
+    """Returns one unit, leaves without a unit axis, pretrained from its initial state."""
     warm_start = _warm_start(method)
     state = lax.fori_loop(0, warm_start.steps,
                           lambda i, s: warm_start.step(_key(unit, i + 1), s, records),
@@ -49,7 +49,7 @@ def _warm_start(method: Method) -> Pretraining:
 
 
 def _key(unit: Units, i: Array | int) -> Array:
-    """Returns the key of a step, apart from those of rounds, which are folded in from 0 upwards."""
+    """Returns the key of a step, distinct from the keys of rounds, which count up from 0."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(unit.key), 2**32 - 1), i)
 
 
@@ -60,7 +60,7 @@ def compile_call(method: Method, layout: Layout) -> Callable:
 
 
 class Span(NamedTuple):
-    """Some steps of one chunk of units: of those that a device pretrains at once.
+    """Some steps of one chunk of units, which a device pretrains at once.
 
     Attributes:
         at: int32 [], the first unit of the chunk on its device.
@@ -75,13 +75,13 @@ class Span(NamedTuple):
 
 def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
                states: Private[PyTree], span: Span) -> tuple[Private[Units], Private[PyTree]]:
-    """Runs some steps of one chunk of units on each device; it is called per device.
+    """Runs some steps of one chunk of units on each device; called per device.
 
-    At first = 0 it starts; after the last step it is done.
+    Pretraining starts at first = 0 and ends after the last step.
 
     Args:
         method: A method with pretraining.
-        layout: How units lie on devices.
+        layout: The placement of units on devices.
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records.
         states: Sealed states of the chunk, leaves [units of a chunk, ...].
@@ -123,7 +123,7 @@ class Chunks:
 
     def __call__(self, units: Private[Units], records: Private[Records], chunk: int, first: int,
                  n: int) -> Private[Units]:
-        """Runs some steps of one chunk of each device; the units that it takes are used up.
+        """Runs some steps of one chunk of each device; the argument units are consumed.
 
         With slabs, chunks are numbered over all devices.
         """
@@ -140,9 +140,9 @@ class Chunks:
 
 def pretrain(method: Method, units: Private[Units], records: Private[Records], layout: Layout
             ) -> Iterator[tuple[Private[Units], float]]:
-    """Yields, after each call of about a second, the units and the share of the work that is done.
+    """Yields the units and the finished share of the work after each call of about a second.
 
-    The units given are used up by the next call. A method without pretraining yields nothing.
+    The next call consumes the units. A method without pretraining yields nothing.
     """
     if method.pretraining is None or not method.pretraining.steps:
         return
@@ -163,9 +163,9 @@ def pretrain(method: Method, units: Private[Units], records: Private[Records], l
 
 
 def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
-    """Returns bool [chunks of a device]: all real units of a chunk are pretrained, on all devices.
+    """Returns whether all real units of a chunk are pretrained, on all devices: bool [chunks].
 
-    How far pretraining has come is public.
+    The progress of pretraining is public.
     """
     done = np.ones(layout.padded, bool)
     done[:layout.n_units] = warmed(units, layout)
@@ -179,7 +179,7 @@ def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
 def _starts(layout: Layout) -> list[int]:
     """Returns the first unit of each chunk on its device.
 
-    The last chunk begins early enough to be whole. What it repeats of the one before it stays.
+    The last chunk starts early enough to be full. Units that it repeats keep their state.
     """
     units, size = layout.padded // len(layout.devices), layout.pretrained_at_once
     return [min(at, units - size) for at in range(0, units, size)]

@@ -1,27 +1,27 @@
 """Private records: sealed as `Private[Records]`, checked against the schema, and dealt to units.
 
 Records are dealt to teachers by a keyed hash (`assign`), subjects likewise with all their rows
-(`by_subject`), and clients have the records that they brought (`by_client`).
+(`by_subject`), and clients keep their own records (`by_client`).
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
 public). The key is 32 uniform bytes of the operating system, kept secret in private/. So the order
-of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to the strength
-of BLAKE2b as a pseudorandom function, and independent of the records.
+of the positions by their keyed hash is a uniformly random permutation P of 0..n-1, up to the
+strength of BLAKE2b as a pseudorandom function, and independent of the records.
 
-  1. Lists whose places are public (rows of an array or of a table): for every P, the records of
+  1. Lists whose positions are public (rows of an array or of a table): for every P, the records of
      exactly one unit differ between neighbours.
-  2. Lists whose order is itself a function of the records (files that are sorted by class folder,
-     a table that was exported by age). Let D' be D with one record replaced and then reordered:
-     what stands at place s(i) of D' stands at place i of D, but for the replaced record. P and s
-     after P have the same law, as P is uniform. Couple a run on D that deals by P with a run on D'
-     that deals by s after P: every unit gets the same records in the same order, but for one unit,
-     which gets the new record in the place of the old one. Given P, the output of the one run is
-     hence (epsilon, delta)-close to that of the other; and a mixture over P of pairs that are close
-     is close, as e^epsilon and delta do not depend on P.
+  2. Lists whose order is a function of the records (files sorted by class folder, a table sorted by
+     age). Let D' be D with one record replaced and then reordered: the record at position s(i) of
+     D' is at position i of D, except for the replaced record. P and s after P have the same
+     distribution, as P is uniform. Couple a run on D that deals by P with a run on D' that deals by
+     s after P: every unit gets the same records in the same order, except one unit, which gets the
+     new record in the place of the old one. Given P, the output of one run is therefore (epsilon,
+     delta)-close to that of the other; and a mixture over P of close pairs is close, as e^epsilon
+     and delta do not depend on P.
 
-Part 2 needs that P is secret and uniform, and that nothing else distinguishes places: units are
-numbered only by P, and what a unit does is a function of its number, its records in their order,
-and what was released. A run with a known key (a seeded one) has no guarantee anyway. Under
+Part 2 requires that P is secret and uniform, and that nothing else distinguishes positions: units
+are numbered only by P, and what a unit does is a function of its number, its records in their
+order, and earlier releases. A run with a known key (a seeded one) has no guarantee anyway. Under
 add-or-remove the number of records changes too, and with it every unit's share; that relation is
 refused for teachers (`aggregation.mechanism`).
 
@@ -31,17 +31,17 @@ client is a teacher. Its bound is proven for all records of a client, of which o
 Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
 name change; the number of subjects U and the limit k are public, the number of rows is not). First
 each subject becomes k slots: its rows in the order of BLAKE2b(key, name, values, label), of which
-the first k are kept, and empty ones where it has fewer. These slots are a function of the key and
-of this subject's own rows, in whatever order the file has them (rows of one hash are the same row).
-Then `assign` deals subjects in the place of records, all slots of one to one unit, which fills its
-empty ones by its own rows. So for every key the slots of exactly one unit differ, and parts 1 and 2
+the first k are kept, and empty slots if it has fewer. These slots are a function of the key and of
+this subject's rows, whatever their order in the file (rows with equal hashes are equal). Then
+`assign` deals subjects instead of records, all slots of a subject to one unit, which fills empty
+slots with its own rows. So for every key the slots of exactly one unit differ, and parts 1 and 2
 above hold with "subject" for "record", part 2 for any new order of all rows of the file. Shapes are
-functions of U, k and the number of units. A unit's message is bounded whatever its slots hold, so
-that a subject moves a sum no more than one record does where each record is a unit of its own.
+functions of U, k and the number of units. A unit's message is bounded whatever its slots contain,
+so a subject changes a sum no more than one record does if each record is a unit.
 
 Guarantee of `by_client` (replace-one client: all of a client's records, and how many there are,
 change; the set of clients is public): a client's row is a function of its own records and of the
-public `most`, so that the records of exactly one unit change.
+public `most`, so the records of exactly one unit change.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, Subjects,
 # The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
 # makes every visit dearer, whatever a client holds.
 MOST = 512
-"""Records that a client may contribute, unless the user sets another number."""
+"""The most records of a client, unless the user sets another number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
     """The assignment of records to units.
 
-    The different records are the first ones of a row; a unit with fewer than m repeats its own
-    records in turn, so that shapes are equal and units stay disjoint. Sizes are public where
-    `assign` dealt, and then equal up to one; they are private where clients brought them.
+    The distinct records come first in a row; a unit with fewer than m repeats its own records in
+    turn, so shapes are equal and units stay disjoint. Sizes by `assign` are public, and equal up to
+    one; sizes of clients are private.
 
     Attributes:
         index: int64 [U, m], the record ids of each unit.
-        sizes: int64 [U], how many of them differ.
+        sizes: int64 [U], the number of distinct records.
     """
 
     index: np.ndarray
@@ -99,7 +99,7 @@ def check_partition(n_records: int, n_units: int, what: str = "records") -> None
 
 
 def assign(n_records: int, n_units: int, key: bytes) -> Partition:
-    """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), round the units.
+    """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), to the units in turn.
 
     Args:
         n_units: U.
@@ -126,8 +126,8 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
 def simulated_partition(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
     """Deals the records to simulated clients, as `assign` does.
 
-    A client contributes at most `width` records, which is public. Of a larger share the first ones
-    count, which are a random part of it.
+    A client contributes at most `width` records, which is public: the first ones of its share,
+    which are a random part of it.
 
     Raises:
         UserError: A client would get no record.
@@ -140,20 +140,20 @@ def simulated_partition(n_records: int, n_clients: int, key: bytes, width: int) 
 
 def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, key: bytes
                ) -> Partition:
-    """Deals subjects round the units, each with at most k of its rows.
+    """Deals subjects to the units in turn, each with at most k of its rows.
 
-    The places of subjects with fewer rows are filled by the rows of their unit in turn. Where each
-    subject is a unit, the mean over its places hence weighs subjects alike, and its size does not
-    depend on k: a sum of rows would need noise in proportion to k.
+    Slots of subjects with fewer rows are filled with the rows of their unit in turn. If each
+    subject is a unit, the mean over its slots therefore gives subjects equal weight, and its size
+    does not depend on k: a sum of rows would need noise in proportion to k.
 
     Args:
         x: The rows [n, F].
         y: Their labels int [n].
-        n_units: U of the mechanism: as many as there are subjects, or fewer.
+        n_units: U of the mechanism, at most the number of subjects.
         key: The secret partition key.
 
     Returns:
-        The partition: of each unit k places for each of its subjects.
+        The partition: for each unit k slots for each of its subjects.
 
     Guarantee:
         Unit: a subject. Relation: replace-one. The records of exactly one unit change; the proof
@@ -176,9 +176,9 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
 
 
 def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.ndarray:
-    """Returns the rows of each subject that are kept: int64 [U, k], -1 for none.
+    """Returns the kept rows of each subject: int64 [U, k], -1 for none.
 
-    Which rows are kept protects nothing, and favours none.
+    The choice of rows has no effect on privacy, and favours none.
     """
     content = arrays.digest_rows(subjects.ids[subjects.train], np.asarray(y, np.int64), x)
     high, low = arrays.digests_of(content, 16, key=key, person=b"rows of subject").view("<u8").T
@@ -197,10 +197,10 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
     Args:
         clients: int [n], the client 0..U-1 of each record.
         n_clients: U.
-        most: m, public. A client with more records contributes this many, evenly spaced in its own
-            order (the first ones would be of few classes where a client sorts by label). It is
-            never the size of the largest client: a batch is drawn from all places of a row, so that
-            a width read off one client would change what the others draw.
+        most: m, public. A client with more records contributes this many, evenly spaced in its
+            order (the first ones would be of few classes if a client sorts by label). It is never
+            the size of the largest client: a batch is drawn from all places of a row, so a width
+            derived from one client would change what the others draw.
 
     Guarantee:
         Unit: a client. Relation: replace-one. The records of exactly one unit change.
@@ -209,7 +209,7 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
         This library's.
 
     Raises:
-        UserError: A client has no record, a record no client, or most < 1.
+        UserError: A client has no record, a record has no client, or most < 1.
     """
     if clients.ndim != 1 or not np.issubdtype(clients.dtype, np.integer):
         raise UserError(f"clients are {clients.dtype} of shape {clients.shape}; give one integer "
@@ -231,13 +231,13 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
 
 
 ALIGNMENT = 64
-"""Bytes: a CPU takes an array that begins at a multiple of them without a copy."""
+"""Alignment in bytes at which a CPU uses an array without a copy."""
 
 
 def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     """Seals records.
 
-    A label EMPTY with an x of zeros marks an empty slot, as loaders leave it; it counts in n.
+    A label EMPTY with an x of zeros marks an empty slot; it counts in n.
 
     Args:
         x: Images uint8 [n, H, W, ch] or encoded rows float32 [n, F].
@@ -245,8 +245,8 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
         spec: The declared schema.
 
     Raises:
-        UserError: A record does not fit the schema; it names the first one. Such a message is for
-            the data holder only: it is raised before a run exists and is written nowhere.
+        UserError: A record does not fit the schema; the message names the first one. It is for the
+            data holder only: it is raised before a run exists and is not written to any file.
     """
     x, y = arrays.readable(x), np.asarray(y)
     if x.dtype != spec.dtype:
@@ -271,16 +271,16 @@ def labels(records: Private[Records], dealt: Partition | None = None) -> Private
 
 
 def count(records: Private[Records]) -> int:
-    """Returns the number of records, empty slots too, which is public under replace-one."""
+    """Returns the number of records including empty slots, which is public under replace-one."""
     return len(unseal(records).y)
 
 
 def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None = None) -> str:
     """Returns a keyed digest of all records, by which a resume recognises the data.
 
-    It is kept in private state.
+    It is stored in private state.
 
-    With `dealt`, the digest also covers which unit has which record: the same records with other
+    With `dealt`, the digest also covers which unit has which record, so the same records with other
     clients have another digest.
     """
     opened = unseal(records)
@@ -295,18 +295,18 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
 
 
 def keyed(content: Private[str], key: bytes) -> str:
-    """Returns a keyed digest of what records were read from; nothing for nothing.
+    """Returns a keyed digest of the source of records; empty for an empty argument.
 
-    It is kept in the journal.
+    It is stored in the journal.
     """
     opened = unseal(content)
     return hmac.new(key, opened.encode(), hashlib.sha256).hexdigest() if opened else ""
 
 
 def grouping(owners: np.ndarray | None, key: bytes) -> str:
-    """Returns a keyed digest of which records belong together; nothing where each is its own.
+    """Returns a keyed digest of which records belong together; empty if each record is a unit.
 
-    It does not depend on the names of owners. It is kept in private state.
+    It does not depend on the names of owners. It is stored in private state.
     """
     if owners is None:
         return ""
@@ -319,14 +319,14 @@ def deal(records: Private[Records], partition: Partition,
          units: tuple[int, int] | None = None) -> Private[Records]:
     """Gives each unit its records: x [U, m, ...], y int32 [U, m], sealed.
 
-    An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
-    function of its own slots only. A unit that has nothing but empty slots keeps them, and answers
-    nothing (`teachers.query_unit`).
+    An empty slot is filled with the unit's other records in turn, so the result for a unit is a
+    function of its own slots only. A unit with only empty slots keeps them, and contributes nothing
+    (`teachers.query_unit`).
 
     Args:
         records: Sealed records [n].
-        units: The first of the units that are wanted, and the one behind the last; None: all. What
-            is wanted beyond the last unit are places without one, which get zeros.
+        units: The first unit, and one past the last; None for all. Places beyond the last unit of
+            the partition get zeros.
     """
     opened = unseal(records)
     x, y = arrays.readable(opened.x), np.asarray(opened.y)
@@ -336,9 +336,9 @@ def deal(records: Private[Records], partition: Partition,
 
 
 def _gathered(array: np.ndarray, index: np.ndarray, places: int) -> np.ndarray:
-    """Returns array[index], [places, m, ...] with zeros behind the U rows of the index [U, m].
+    """Returns array[index], [places, m, ...], with zeros after the U rows of the index [U, m].
 
-    It is read from its front to its end, as files are read best, and written where it is to stay.
+    The array is read sequentially, which is best for files, and written to its final place.
     """
     units, m = index.shape
     result = _aligned((places, m, *array.shape[1:]), array.dtype)
@@ -350,7 +350,7 @@ def _gathered(array: np.ndarray, index: np.ndarray, places: int) -> np.ndarray:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Returns an array of zeros that a CPU takes as it is (`teachers.place`)."""
+    """Returns an array of zeros that a CPU uses without a copy (`teachers.place`)."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.zeros(size + ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % ALIGNMENT
@@ -358,7 +358,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:
-    """Seals arrays of the host; `teachers.place` puts them on devices."""
+    """Seals host arrays; `teachers.place` puts them on devices."""
     return Private(Records(cast(Array, x), cast(Array, y)))
 
 

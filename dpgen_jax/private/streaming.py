@@ -1,13 +1,13 @@
-"""The state of units where it exceeds the devices: slabs in host memory or files, and blocks.
+"""The state of units that exceeds the devices: slabs in host memory or files, and blocks.
 
-A slab is some units on the devices. While it is computed the next one is read and the one before is
-written. Sums of integers do not depend on order, so the release is the same as with all units on
-the devices. The state outside of the devices is scratch: it is changed in place within a round, and
-a run resumes from its checkpoints only, which hold copies.
+A slab is the units on the devices at a time. While it is computed, the next one is read and the
+previous one is written. Sums of integers do not depend on order, so the release is the same as with
+all units on the devices. The state outside of the devices is scratch space: it is changed in place
+within a round, and a run resumes only from its checkpoints, which contain copies.
 
-For a checkpoint, stacked units are converted to and from blocks of bounded size, so that saving
-needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on devices,
-chunks or padding.
+For a checkpoint, stacked units are converted to and from blocks of bounded size, so saving needs no
+second copy. Blocks are ranges of unit ids, so checkpoints do not depend on devices, chunks or
+padding.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from dpgen_jax.private.teachers import (
 
 
 class FileArray:
-    """An array [U, ...] in a file, of which rows are read and written.
+    """An array [U, ...] in a file, read and written by rows.
 
-    The file has no name, so that no other process can open it, and it disappears with the process,
-    however that ends. It is read and written by calls: a map into memory would count as this
-    process's own memory, and end the process where a disk fails.
+    The file has no name, so no other process can open it, and it disappears with the process,
+    however that ends. It is read and written by system calls: a memory map would count as memory of
+    this process, and a failing disk would end the process.
     """
 
     def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype):
@@ -62,18 +62,18 @@ class FileArray:
             raise self._failed(error) from error
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Returns a copy of some rows. Raises: UserError, if they cannot be read."""
+        """Returns a copy of some rows. Raises UserError if they cannot be read."""
         out = np.empty((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
         self._each(self._file.readinto, rows, out)
         return out
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
-        """Writes some rows. Raises: UserError, if they cannot be written."""
+        """Writes some rows. Raises UserError if they cannot be written."""
         self._each(self._file.write, rows, np.ascontiguousarray(values, self.dtype))
 
     def _each(self, call: Callable[[memoryview], int | None], rows: slice, values: np.ndarray
               ) -> None:
-        """Calls `call` at each stretch of the file that holds these rows, until it is through."""
+        """Calls `call` for each contiguous part of the file with these rows until it is done."""
         view, (start, stop, step) = values.reshape(-1).view(np.uint8).data, rows.indices(
             self.shape[0])
         size = len(view) if step == 1 else self._row_bytes
@@ -96,7 +96,7 @@ class FileArray:
 
 
 def empty(method: Method, layout: Layout) -> Private[Units]:
-    """Returns units of zeros, numbered, outside of the devices."""
+    """Returns numbered units of zeros, outside of the devices."""
     def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | FileArray:
         if layout.files is None:
             return np.zeros(shape, dtype)
@@ -130,7 +130,7 @@ def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[U
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units, a slab at a time."""
+    """Initialises all units, one slab at a time."""
     make, data, units = compile_stack(method, layout), key_data(key, layout), empty(method, layout)
     for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
         ids = np.arange(rows.start, rows.stop, dtype=np.int32)
@@ -139,7 +139,7 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
 
 
 def _slabs(layout: Layout, cohort: int, units: int) -> Iterator[tuple[slice, slice]]:
-    """Yields the rows of each slab of a cohort: among all units, and among the cohort's."""
+    """Yields the rows of each slab of a cohort, among all units and among those of the cohort."""
     apart = layout.n_cohorts
     for first in range(0, units // apart, layout.slab):
         last = first + layout.slab
@@ -147,12 +147,12 @@ def _slabs(layout: Layout, cohort: int, units: int) -> Iterator[tuple[slice, sli
 
 
 def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]:
-    """Compiles `teachers.bounded_sum` of units that lie outside of the devices.
+    """Compiles `teachers.bounded_sum` for units outside of the devices.
 
     The compiled function takes (units, records, private inputs [R, ...], round), all on the host
     except the query. It updates the units in place and returns the sealed sum, int32 [B, D]. If it
-    fails, some units may have learnt and others not. As a trial it computes one slab, leaves all
-    units as they are, and returns a sum of nothing.
+    fails, only some units may have learnt. As a trial it computes one slab, changes no units, and
+    returns an empty sum.
     """
     # A slab holds units of one cohort only.
     one_cohort = dataclasses.replace(layout, n_cohorts=1)
@@ -199,7 +199,7 @@ def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]
 
 T = TypeVar("T")
 BLOCK_BYTES = 2**28
-"""Bytes of one block, at most, where a unit has no more."""
+"""The most bytes of one block, unless one unit has more."""
 
 
 def block_size(method: Method) -> int:
@@ -210,7 +210,7 @@ def block_size(method: Method) -> int:
 def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]:
     """Yields the real units of this process, `size` at a time, as host arrays [units, ...].
 
-    Blocks end at multiples of `size`, and where the units of this process end.
+    Blocks end at multiples of `size`, and at the end of this process's units.
 
     `units` may also be one sealed array of all units.
     """
@@ -241,9 +241,9 @@ def first_unit(block: Private[Units]) -> int:
 
 
 def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) -> Private[Units]:
-    """Returns the units of blocks, for any layout: the inverse of `blocks`.
+    """Returns the units of blocks for any layout: the inverse of `blocks`.
 
-    Blocks are written in place as they come.
+    Blocks are written in place as they arrive.
 
     The parts hold all units of this process, in any order.
     """
@@ -277,15 +277,15 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
 
 
 def like(method: Method, count: int) -> Private[Units]:
-    """Returns host arrays of the shapes of a block."""
+    """Returns host arrays with the shapes of a block."""
     return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype),
                                 unit_shapes(method)))
 
 
 def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
-    """Returns which units have had their pretraining, which is public: bool [U].
+    """Returns which units are pretrained, which is public: bool [U].
 
-    Every process must call it, and gets the units of all.
+    Every process must call it, and gets the result for all units.
     """
     warm = [np.asarray(unseal(block)).astype(bool)
             for block in blocks(Private(unseal(units).warm), layout, layout.n_units)]
@@ -300,13 +300,13 @@ def _per_device(layout: Layout) -> int:
 
 @jax.jit(donate_argnums=0)
 def _write(units: Units, rows: Units, at: int) -> Units:
-    """Writes rows of units in place, from row `at` on; the first argument is used up."""
+    """Writes rows of units in place, from row `at` on; the first argument is consumed."""
     return jax.tree.map(lambda a, new: jax.lax.dynamic_update_slice_in_dim(a, new, at, 0),
                         units, rows)
 
 
 def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
-    """Returns one sharded array made of the devices' own arrays, without a copy."""
+    """Joins the arrays of devices to one sharded array, without a copy."""
     if layout.parallel == "pmap":
         shards = tuple(shard[None] for shard in shards)
     shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])

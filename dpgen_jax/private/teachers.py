@@ -1,10 +1,10 @@
-"""Stacked units: how they lie on devices, are queried in chunks, and are summed.
+"""Stacked units: their placement on devices, queries in chunks, and sums.
 
-Only this module handles units in the plural. Everything a unit keeps lies in `Units`, each array
+Only this module handles several units at once. Everything a unit keeps is in `Units`, each array
 with a leading unit axis, and is written back in place; [U, B, D] is never in memory.
 
-What the functions of a method return is checked once, when a program is traced. The checks read
-only shapes and types, so they add nothing to a compiled program.
+The results of a method's functions are checked once, when a program is traced. The checks use only
+shapes and types, so they add nothing to a compiled program.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from dpgen_jax.core.types import (
 
 
 def check_query(query: PyTree) -> None:
-    """Checks that a query is made of arrays of at most 32 bits.
+    """Checks that a query consists of arrays of at most 32 bits.
 
     Raises:
-        TypeError: A leaf is no array, or has 64 bits.
+        TypeError: A leaf is not an array, or has 64 bits.
     """
     with _named("ask"):
         for leaf in jax.tree.leaves(query):
@@ -55,7 +55,7 @@ def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
     """Checks that the public state keeps its shapes and types, and that metrics are scalars.
 
     Raises:
-        TypeError: A shape or type differs, or a metric is no scalar.
+        TypeError: A shape or type differs, or a metric is not a scalar.
     """
     with _named("absorb"):
         chex.assert_trees_all_equal_shapes_and_dtypes(before, after)
@@ -67,7 +67,7 @@ def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:
 
 @contextmanager
 def _named(function: str) -> Iterator[None]:
-    """Adds to an error which function of the method returned the wrong value."""
+    """Adds to an error the function of the method that returned the wrong value."""
     try:
         yield
     except AssertionError as error:
@@ -75,27 +75,28 @@ def _named(function: str) -> Iterator[None]:
 
 
 AXIS = "units"
-"""The name of the mesh axis that units lie along."""
+"""The name of the mesh axis for units."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How units lie on devices. It changes speed and memory, never a vote sum or an epsilon.
+    """The placement of units on devices, which never affects a vote sum or an epsilon.
 
     Units are padded to a multiple of chunk x devices x cohorts; padded units cast zero votes. Row r
-    of a device has one unit of every cohort, so those that a round queries lie at equal distances.
-    Where units are sampled for every round, what is laid out are the places of a sampled batch, and
+    of a device has one unit of every cohort, so those that a round queries are at equal distances.
+    If units are sampled for every round, the places of a sampled batch are laid out instead, and
     every device has the records of all units.
 
     Attributes:
-        chunk: Units that are queried at once.
+        chunk: Number of units queried at once.
         parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
-        n_cohorts: Of the mechanism's schedule.
+        n_cohorts: The number of cohorts of the mechanism's schedule.
         sampled: Whether units are sampled into places.
-        slab: Units that are on the devices at a time, a multiple of chunk x devices, where the
-            state of all lies elsewhere (`private.streaming`); 0: all are on the devices.
-        files: With a slab, the folder of the files that hold the state; None: host memory.
-        pretrained: Units of a device that are pretrained at once; 0, and with slabs: a chunk.
+        slab: Number of units on the devices at a time, a multiple of chunk x devices, if the state
+            of all is elsewhere (`private.streaming`); 0 if all are on the devices.
+        files: With a slab, the folder of the files with the state; None for host memory.
+        pretrained: Number of units of a device that are pretrained at once; 0, or slabs, mean a
+        chunk.
 
     Raises:
         UserError: A field is outside its range.
@@ -131,14 +132,14 @@ class Layout:
 
     @property
     def pretrained_at_once(self) -> int:
-        """Units of a device that are pretrained at once: at most `pretrained`, in equal parts."""
+        """Number of units that a device pretrains at once: at most `pretrained`, in equal parts."""
         units = self.padded // len(self.devices)
         most = min((0 if self.slab else self.pretrained) or self.chunk, units)
         return -(-units // -(-units // most))
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh:
-        """The mesh of the devices, with one axis; it is made once, as each array asks for it."""
+        """The mesh of the devices, with one axis; created once, since every array uses it."""
         return jax.make_mesh((len(self.devices),), (AXIS,), axis_types=(AxisType.Auto,),
                              devices=self.devices)
 
@@ -149,27 +150,27 @@ class Layout:
 
     @property
     def local(self) -> tuple[int, ...]:
-        """The places in `devices` of those that this process drives, next to each other."""
+        """The indices in `devices` of this process's devices, which are adjacent."""
         return tuple(place for place, device in enumerate(self.devices)
                      if device.process_index == jax.process_index())
 
     @property
     def local_units(self) -> tuple[int, int]:
-        """The first unit of this process's devices, and the one behind the last; with padding."""
+        """The first unit of this process's devices, and one past the last, with padding."""
         per_device = self.padded // len(self.devices)
         return self.local[0] * per_device, (self.local[-1] + 1) * per_device
 
     @property
     def dealt_units(self) -> tuple[int, int] | None:
-        """The units whose records this process needs, as `local_units`; None, all, if sampled."""
+        """The units whose records this process needs, as `local_units`; None (all) if sampled."""
         return None if self.sampled else self.local_units
 
     def fold(self, tree: PyTree) -> PyTree:
-        """Returns a tree of [U, ...] leaves in the form that the per-device function takes.
+        """Returns a tree of [U, ...] leaves in the form for the per-device function.
 
         `pmap` wants [devices, U / devices, ...]; `shard_map` takes them as they are.
 
-        The tree is used up.
+        The argument is consumed.
         """
         if self.parallel == "shard_map":
             return tree
@@ -191,7 +192,7 @@ def padded_rows(array: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def spread(array: np.ndarray, layout: Layout) -> Array:
-    """Puts an array [k devices, ...] on the devices, as the per-device function takes it."""
+    """Puts an array [k devices, ...] on the devices, in the form for the per-device function."""
     if layout.parallel == "pmap":
         per = len(array) // len(layout.devices)  # no -1: an array may be empty
         array = array.reshape(len(layout.devices), per, *array.shape[1:])
@@ -200,13 +201,13 @@ def spread(array: np.ndarray, layout: Layout) -> Array:
 
 def put(array: np.ndarray, sharding: NamedSharding, first: int = 0,
         rows: int | None = None) -> Array:
-    """Puts an array on the devices of all processes, each of which gives what its own have.
+    """Puts an array on the devices of all processes; each process supplies the part of its devices.
 
-    `device_put` would send the values of each process to all others, to compare them.
+    `device_put` would send the values of each process to all others to compare them.
 
     Args:
-        array: On the host: at least this process's rows of the whole.
-        sharding: How the whole lies.
+        array: A host array with at least this process's rows.
+        sharding: The sharding of the whole array.
         first: The first of these rows.
         rows: All rows of the whole; by default those of `array`.
     """
@@ -229,10 +230,10 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
 
     Args:
         layout: How units lie on devices.
-        by_unit: For each argument, True where its leading axis is the unit axis, False where it is
+        by_unit: For each argument, True if its leading axis is the unit axis, False if it is
             replicated.
         out_by_unit: Likewise for the (tuple of) results.
-        donate: Arguments that are updated in place.
+        donate: Arguments to update in place.
     """
     if layout.parallel == "shard_map":
         return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
@@ -245,7 +246,7 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
 
 def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
                ) -> Callable:
-    """Returns a per-device function as one of arrays that are sharded by unit or replicated.
+    """Converts a per-device function to one of arrays that are sharded by unit or replicated.
 
     The arguments are those of `on_devices`.
     """
@@ -274,7 +275,7 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class _Empty:
-    """Stands for an array without entries, with its shape on a device and its type."""
+    """Represents an array without entries, with its shape on a device and its type."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -284,7 +285,7 @@ def _without_empty(args: tuple, by_unit: tuple[bool, ...],
                    on_one: Callable[[tuple[int, ...]], tuple[int, ...]]) -> tuple:
     """Returns arguments with an `_Empty` for each array without entries.
 
-    `on_one` takes the shape of an array by unit to that of a device's part.
+    `on_one` maps the shape of an array by unit to that of a device's part.
     """
     def one(leaf: Array, split: bool) -> Array | _Empty:
         if np.size(leaf):
@@ -297,7 +298,7 @@ def _without_empty(args: tuple, by_unit: tuple[bool, ...],
 
 
 def _filled(local: Callable) -> Callable:
-    """Returns a per-device function as one that takes an `_Empty` for an array without entries."""
+    """Converts a per-device function to one that takes `_Empty` for arrays without entries."""
     def is_empty(leaf: PyTree) -> bool:
         return isinstance(leaf, _Empty)
 
@@ -312,7 +313,7 @@ def _filled(local: Callable) -> Callable:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Units:
-    """All that units keep.
+    """Everything that units keep.
 
     Attributes:
         state: The method's unit pytree, leaves [U, ...].
@@ -334,20 +335,21 @@ def one_unit(method: Method, key: Array, unit_id: Array) -> Units:
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units on their devices, one by one: no second copy of the state."""
+    """Initialises all units on their devices, one by one, without a second copy of the state."""
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
     return layout.fold(compile_stack(method, layout)(key_data(key, layout), ids))
 
 
 def key_data(key: Array, layout: Layout) -> Array:
-    """Returns the data of a random key, which every device has as a whole."""
+    """Returns the data of a random key, replicated on all devices."""
     return put(np.asarray(jax.random.key_data(key)), layout.replicated)
 
 
 def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Private[Units]]:
     """Compiles the initialisation of units: a function of the key's data and of unit ids int32 [n].
 
-    The key is an argument: JAX may keep what it compiles on a disk, which is no place for a secret.
+    The key is an argument, since JAX may store compiled programs on a disk, and they must not
+    contain secrets.
     """
     def local(data: Array, ids: Array) -> Private[Units]:
         key = jax.random.wrap_key_data(data)
@@ -366,25 +368,25 @@ def unit_shapes(method: Method) -> Units:
 
 
 def unit_bytes(method: Method) -> int:
-    """Returns the bytes that the state of one unit takes."""
+    """Returns the size of the state of one unit, in bytes."""
     state = unit_shapes(method).state
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
 def place(records: Private[Records], layout: Layout) -> Private[Records]:
-    """Puts records on the devices of their units, or on every device where units are sampled.
+    """Puts records on the devices of their units, or on every device if units are sampled.
 
-    A CPU takes records that `records.deal` laid out as they are, where a device's part begins at a
-    multiple of `records.ALIGNMENT` bytes: there is no second copy, and they must not be changed.
-    Where units are on the devices a slab at a time, their records stay on the host likewise.
+    A CPU uses records from `records.deal` without a copy if a device's part begins at a multiple of
+    `records.ALIGNMENT` bytes; they must not be changed. With slabs, the records stay on the host
+    too.
 
     Args:
         records: Sealed x [U, m, ...], y int32 [U, m], on the host: those of the units of this
-            process (`Layout.dealt_units`): of all units where units are sampled.
+            process (`Layout.dealt_units`), or of all units if units are sampled.
         layout: How units lie on devices.
 
     Raises:
-        ValueError: There are records for more units than this process has places, or for fewer.
+        ValueError: The number of units with records differs from this process's places.
     """
     if layout.sampled:
         return Private(jax.tree.map(lambda a: put(a, layout.replicated), unseal(records)))
@@ -399,9 +401,9 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
 
 
 def meet(layout: Layout) -> None:
-    """Opens the connections between the devices of several processes while all are on time.
+    """Opens the connections between the devices of several processes.
 
-    The first exchange waits half a minute for all of them, which a compilation may outlast.
+    The first exchange times out after half a minute, and a compilation may take longer.
     """
     ones = put(np.ones(len(layout.devices), np.int32), layout.by_unit)
     jax.block_until_ready(jax.jit(sharded(
@@ -412,20 +414,20 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
                private_input: Array) -> tuple[Units, Array]:
     """Queries one unit: it learns and answers, and its message is bounded.
 
-    A unit that has nothing but empty slots answers NaN, of which every bound makes 0.
+    A unit with only empty slots answers NaN, which every bound converts to 0.
 
     Args:
         unit: One unit, leaves without a unit axis.
         records: Its records: x [m, ...], y int32 [m].
         query: The query of the round.
         step: int32 [], the number of the round.
-        private_input: The unit's secret bits, as `Mechanism.private_inputs` draws them.
+        private_input: The unit's secret bits from `Mechanism.private_inputs`.
 
     Returns:
-        The unit after the round, and what it adds to the sum, int32 of `contribution_shape`.
+        The unit after the round, and its contribution to the sum, int32 of `contribution_shape`.
 
     Raises:
-        TypeError: A function of the method returns a wrong shape or type; when it is traced.
+        TypeError: A function of the method returns a wrong shape or type (raised during tracing).
     """
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
@@ -452,7 +454,7 @@ class Round(NamedTuple):
     Attributes:
         query: The query, any pytree of arrays.
         step: int32 [], the number of the round.
-        cohort: int32 [], the cohort that is queried.
+        cohort: int32 [], the queried cohort.
     """
 
     query: PyTree
@@ -462,15 +464,15 @@ class Round(NamedTuple):
 
 def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
                 private_inputs: Array, this: Round) -> tuple[Private[Units], Private[Array]]:
-    """Queries every unit of the cohort on this device, and adds up what they contribute.
+    """Queries every unit of the cohort on this device, and adds up their contributions.
 
-    It is called per device, inside `on_devices`. One chunk of messages [chunk, B, D] is in
-    memory at a time. Integer sums do not depend on order, so the layout cannot change the total.
+    Called per device, inside `on_devices`. One chunk of messages [chunk, B, D] is in memory at a
+    time. Integer sums do not depend on order, so the layout cannot change the total.
 
     Args:
         layout: How units lie on devices.
         units: Sealed units of the device, leaves [U / devices, ...].
-        records: Their sealed records; those of all units where units are sampled.
+        records: Their sealed records; those of all units if units are sampled.
         private_inputs: [R / devices, ...], the secret bits of the unit in each row.
 
     Returns:
@@ -510,9 +512,9 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
 
 
 def _chunk(row: Array, cohort: Array, layout: Layout) -> tuple[Callable, Callable]:
-    """Returns get(array) and put(array, new) of the cohort's units in rows from `row` on.
+    """Returns get(array) and put(array, new) for the cohort's units in rows from `row` on.
 
-    Both leave arrays as they lie: a reshape to [rows, cohorts, ...] would make XLA copy all units.
+    Both avoid a reshape to [rows, cohorts, ...], for which XLA would copy all units.
     """
     first = row * layout.n_cohorts + cohort
     if 1 in (layout.n_cohorts, layout.chunk):
@@ -531,7 +533,7 @@ def _chunk(row: Array, cohort: Array, layout: Layout) -> tuple[Callable, Callabl
 
 
 def vmapped(one: Callable, chunk: int) -> Callable:
-    """Returns `vmap` of a function, but for a chunk of one keeps plain matrix products."""
+    """Returns `vmap` of a function; a chunk of one keeps plain matrix products."""
     if chunk > 1:
         return jax.vmap(one)
     def alone(*args: PyTree) -> PyTree:

@@ -146,8 +146,7 @@ def fit(
         raise UserError("data are one argument, as in fit(data, method=METHOD); give labels of "
                         "images as y=LABELS")
     if hasattr(data, "columns"):  # whose names may be whole numbers
-        stated |= {name: str(stated[name]) for name in ("label", "unit")
-                   if isinstance(stated.get(name), int)}
+        stated |= {name: str(stated[name]).strip() for name in ("label", "unit") if name in stated}
     if types_declared:
         stated["schema"] = schema = _typed(data, schema, stated.get("label"))
     fields = _sorted(stated | fields, isinstance(data, str | Path))

@@ -56,7 +56,7 @@ def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
     ("pategan", {"dataset": "glyphs"}, "both dataset and canaries"),
     ("pategan", {"batch": "many"}, "batch is 'many'"), ("pategan", {"bach": 3}, "mean 'batch'"),
     (".", {"preset": "adult"}, "preset is for a method, and . is a folder"),
-    (".", {"dataset": 3}, "dataset of a run is a text")])
+    (".", {"dataset": 3}, "dataset of a run must be a string")])
 def test_a_call_that_means_nothing_names_its_argument(what, stated, said):
     with pytest.raises(UserError, match=said):
         dg.audit(what, **stated)

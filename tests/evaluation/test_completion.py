@@ -1,10 +1,12 @@
-"""Completed rows: missing cells follow the model given those that are there, which stay."""
+"""Frames: completed rows keep the cells that are there, and held-out rows are a test."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpgen_jax as dg
+from dpgen_jax.core.config import Evaluation
+from dpgen_jax.evaluation import assess, marginals
 
 N = 4000
 RNG = np.random.default_rng(7)
@@ -41,7 +43,8 @@ def test_missing_cells_follow_those_that_are_there(release):
     for sex in "FM":
         rows, like = made[made["sex"] == sex], release.sample(4000, seed=2, where=f"sex={sex}")
         assert rows["height"].mean() == pytest.approx(like["height"].mean(), abs=1)
-        assert (rows["ill"] == "yes").mean() == pytest.approx((like["ill"] == "yes").mean(), abs=.05)
+        ill, expected = ((part["ill"] == "yes").mean() for part in (rows, like))
+        assert ill == pytest.approx(expected, abs=0.05)
     assert made["pay"].notna().all()  # a missing cell is drawn as a value
     label = dg.complete(release, pd.DataFrame({"ill": ["yes"] * 1000}), seed=1)
     assert (label["pay"] > 20).mean() > 0.9 and (label["sex"] == "F").mean() > 0.6
@@ -106,5 +109,28 @@ def test_it_is_refused_within_a_release_and_for_models_that_are_not_conditioned(
         dg.complete(release, pd.DataFrame({"sex": ["F"]}), out=tmp_path)
     images = dg.fit("glyphs", method="prototypes", seed=1, out=tmp_path / "run", verbose=False,
                     steps=1, final_rate=0.5, teachers=2, pooled_steps=1)
-    with pytest.raises(dg.UserError, match="complete needs a model that can be conditioned, and pr"):
+    with pytest.raises(dg.UserError, match="complete needs a model that can be conditioned, and"):
         dg.complete(images, pd.DataFrame({"sex": ["F"]}))
+
+
+def test_a_release_is_evaluated_on_a_frame_of_held_out_rows(release, capsys):
+    test = people().head(600)
+    settings = Evaluation(("gen2real", "membership"), ("lr",), fast=True, samples=500, seeds=1)
+    found = dg.evaluate(release, test, settings=settings)
+    assert found.facts["dataset"] == "frame" and found.facts["n_test"] == 600
+    assert "membership attacks need the training rows" in capsys.readouterr().out
+    assert found.findings and not any("membership" in one.key for one in found.findings)
+    with pytest.raises(dg.UserError, match="column 'ill' is missing"):
+        dg.evaluate(release, test.drop(columns="ill"))
+    odd = test.assign(ill=["maybe"] + list(test["ill"][1:]))
+    assert dg.evaluate(release, odd, settings=settings).facts["n_test"] == 599
+    assert "private: frame: 1 cells that have no value" in capsys.readouterr().err
+
+
+def test_rows_of_one_release_are_not_detected_among_each_other(release):
+    """They were, by the digits of a double that the other part had lost as floats."""
+    test = assess._held_out(release.spec, release.sample(1500, seed=9))
+    drawn = assess.delivered(release, 1500, 1)
+    assert drawn[0].dtype == test.x_test.dtype == np.float32
+    found = marginals.detect(drawn, (test.x_test, test.y_test), 2)
+    assert abs(found["detection_auroc"] - 0.5) < 0.06

@@ -49,8 +49,8 @@ def test_bounds_may_be_one_number():
 
 
 def test_pairs_are_capped_with_a_fixed_seed(monkeypatch):
-    assert len(m._pairs(45)) == 990 and len(m._pairs(46)) == m.MAX_PAIRS
-    assert m._pairs(46) == m._pairs(46) and len(set(m._pairs(46))) == m.MAX_PAIRS
+    assert len(m.pairs_of(45)) == 990 and len(m.pairs_of(46)) == m.MAX_PAIRS
+    assert m.pairs_of(46) == m.pairs_of(46) and len(set(m.pairs_of(46))) == m.MAX_PAIRS
     monkeypatch.setattr(m, "MAX_PAIRS", 4)
     entry = m.likeness(Real(SPEC, table(50, 1)), Synthetic(lambda n, seed: table(n)), Setting(
         "full", "", 50, 1)).facts["fidelity"]["two_way_tvd"]

@@ -14,7 +14,7 @@ from dpgen_jax.evaluation import marginals
 @pytest.mark.parametrize("k", [2, 45, 46, 120])
 def test_pairs_are_those_of_the_list_of_all(k):
     every = list(itertools.combinations(range(k), 2))
-    result = marginals._pairs(k)
+    result = marginals.pairs_of(k)
     assert set(result) <= set(every) and result == sorted(result)
     assert len(result) == min(len(every), marginals.MAX_PAIRS) == len(set(result))
     if len(every) > marginals.MAX_PAIRS:
@@ -26,7 +26,7 @@ def test_ten_thousand_columns_have_no_list_of_pairs():
     """There are 50 million."""
     tracemalloc.start()
     try:
-        result = marginals._pairs(10_000)
+        result = marginals.pairs_of(10_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -162,10 +162,10 @@ def test_metrics_are_json_and_say_what_epsilon_does_not_cover(result):
     seen = result["not_covered_by_epsilon"]
     assert {"gen2real.lr.auprc", "gen2real.lr.f1", "fidelity.two_way_tvd",
             "fidelity.query_error"} <= set(seen)
-    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 + 4 and not any("schema" in name for name in seen)
+    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 + 4 + 5 and not any("schema" in name for name in seen)
     sizes = [result[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
     assert sizes == [300, 300, 300, 2] and result["setting"]["name"] == "full"
-    assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity"}
+    assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity", "losses"}
     assert result["notes"] == [] and result["schema_violations"]["mean"] == 0
 
 

@@ -167,9 +167,15 @@ def table_metrics(table, **changes):
                  "one_way_tvd": leaf(0.2, 0.03), "two_way_tvd": leaf(0.31, 0.11)},
                 {"by": names[2], "group": "other", "n_test": 12, "n_synthetic": 3,
                  "note": "too few held-out rows to say anything: 30 are needed"}],
+            "losses": [{"kind": kind, "columns": of, "synthetic": 0.1, "real": 0.7, "noise": 0.02,
+                        "size": size, "of_kind": 2, "text": f"{kind}: {' and '.join(of)} is off",
+                        "advice": "train again"} for kind, of, size in (
+                            ("tails", names[:1], 9.0), ("correlation", names[:2], 6.0),
+                            ("correlation", names[1:3], 5.0))],
             "schema_violations": leaf(0.0, None, 0.0),
             "not_covered_by_epsilon": ["gen2real", "real2gen", "real2real", "fidelity", "targets",
-                                       "label_shares", "subgroups", "membership"]} | changes
+                                       "label_shares", "subgroups", "membership",
+                                       "losses"]} | changes
 
 
 @functools.cache

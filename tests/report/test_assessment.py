@@ -36,7 +36,10 @@ def test_what_is_read_is_written_again_with_what_nobody_knows(kind):
     verdict = again.pop("verdict")
     again["not_covered_by_epsilon"].remove("verdict")
     assert scores_without_floor(again) == scores_without_floor(before) and document == before
-    assert verdict[0]["text"].startswith("keeps 0.") and verdict[0]["severity"] == "fine"
+    use = next(one for one in verdict if "reaches" in one["text"] and "records (" in one["text"])
+    assert use["severity"] == "caution" and use["size"] > 1 and use["real"] > use["value"]
+    assert [one["size"] for one in verdict] == sorted((one["size"] for one in verdict),
+                                                      reverse=True)
     assert {*read(found.json()).findings} == {*found.findings}
 
 
@@ -47,20 +50,23 @@ def test_a_finding_has_what_it_is_compared_with():
     attack = found.at("membership", "attacks", "density", "auroc")
     assert (attack.chance, attack.allowed) == (0.5, 0.99998)
     assert not found.at("schema_violations").from_real
-    use, shares, columns, group, likeness, strongest = assessment.verdict(found)
+    judged = {one.key[0]: one for one in assessment.verdict(found)}
+    use, group, likeness, strongest = (judged[name] for name in (
+        "use", "subgroup", "likeness", "attack"))
     assert use.real.mean > use.value.mean > use.chance == 0.5 and len(use.details) == 4
-    assert shares.severity == columns.severity == Severity.CAUTION and shares.advice
+    assert judged["detection"].severity == Severity.CAUTION and judged["detection"].advice
     assert (group.real.mean, likeness.value) == (pytest.approx(0.9, abs=0.01), pairs.value)
     assert strongest.allowed == 0.99998 and strongest.severity == Severity.FINE
 
 
 def test_what_a_user_must_mind_has_an_advice():
     document = DOCUMENTS["images"]
-    assert assessment.advice(read(document)) == []
+    assert assessment.advice(read(document)) == ["train with a larger epsilon, or on more records"]
     beyond = read(document | {"membership": examples.membership(exceeds_guarantee=True)})
     assert "do not share" in assessment.advice(beyond)[0]
     lines = [*assessment.terminal_lines(beyond)]
-    assert lines[1].startswith("advice: do not share")
+    assert lines[0].startswith("verdict: An attack reached") and any(
+        line.startswith("advice: do not share") for line in lines)
     nothing = read({"gen2real": {"lr": {"auroc": {"mean": 0.5}}},
                     "real2real": {"lr": {"auroc": {"mean": 0.9}}}})
     assert assessment.verdict(nothing)[0].severity == Severity.ALARM

@@ -131,8 +131,10 @@ def test_distances_of_pairs_stand_beside_those_of_real_records(drawings):
     table = examples.spec(4)
     synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
     checked(figures.distances(table, synthetic, test, test), from_real=True)
-    ours, theirs = (axes.images[0].get_array() for axes in drawings[0].axes[:2])
+    ours, apart, theirs = (axes.images[0].get_array() for axes in drawings[0].axes[:3])
     assert ours.shape == (5, 5) and not theirs.any()
+    np.testing.assert_allclose(np.diag(apart), np.diag(ours))  # single columns stay as they are
+    assert not np.allclose(apart, ours)
     np.testing.assert_allclose(ours, marginals.pairwise(synthetic, test, marginals.columns(table)))
 
 

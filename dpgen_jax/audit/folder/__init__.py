@@ -38,11 +38,8 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
-        root: The folder.
         place: The data set that was trained on, as `data.load` takes it; None for none.
-        options: How it is read.
-        log: Prints a line of the audit.
-        seconds: How long the mechanism of the run is attacked too; 0: not at all.
+        seconds: How long the mechanism of the run is attacked as well; 0: not at all.
         stated: The request of a run of an earlier version, whose folder does not hold it.
 
     Returns:

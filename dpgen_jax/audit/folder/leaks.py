@@ -126,7 +126,7 @@ WORDS = bytes([9, 10, 13, *range(32, 127)])
 
 
 def kept_private(folder: Folder, findings: Findings) -> None:
-    """Checks that nobody but its owner can read what is private to a run or a client."""
+    """Checks that only its owner can read what is private to a run or a client."""
     private = folder.files.private
     if not private.is_dir():
         findings.found("private/ is there, and only its owner can read it", False,

@@ -172,11 +172,7 @@ class Folder:
 
 
 def opened(root: Path, stated: Request | None = None) -> Folder:
-    """Finds out what a folder is.
-
-    Args:
-        root: The folder.
-        stated: As `Folder` has it.
+    """Recognises the kind of a folder; `stated` is as in `Folder`.
 
     Raises:
         UserError: It is neither a run nor a release.

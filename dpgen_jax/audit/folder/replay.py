@@ -47,10 +47,8 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
     """Changes records of the run's data set, one at a time, and compares everything.
 
     Args:
-        folder: The folder of a run.
         place: The data set, as `data.load` takes it.
         options: How it is read, where that differs from how the run read it.
-        findings: The findings, to which this adds.
 
     Returns:
         What must not be in the release: some records, and names of subjects.
@@ -110,7 +108,7 @@ def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findi
 
 
 def _disjoint(dealt: Partition, findings: Findings) -> None:
-    """Checks that no record lies with two units."""
+    """Checks that no record is in two units."""
     each = [np.unique(row) for row in dealt.index]
     everyone = np.concatenate(each)
     twice = len(everyone) - len(np.unique(everyone))

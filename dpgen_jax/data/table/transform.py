@@ -290,9 +290,12 @@ def _timed(column: Column, code: float) -> str:
 
 
 def duration_text(value: datetime.timedelta) -> str:
-    """Returns the text of a duration whose column nobody declared: H:MM:SS, or its seconds."""
+    """Returns the text of a duration whose column nobody declared: H:MM:SS, or its seconds.
+
+    It has three digits of hours or more, as no time of a day has.
+    """
     seconds = value.total_seconds()
-    return _clock(DEFAULTS["duration"], int(seconds)) if seconds.is_integer() else str(seconds)
+    return _clock("HHH:MM:SS", int(seconds)) if seconds.is_integer() else str(seconds)
 
 
 def _clock(form: str, seconds: int) -> str:

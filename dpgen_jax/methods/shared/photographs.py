@@ -18,7 +18,7 @@ SMALLER_DELTA = ("delta 1e-6: the paper's 1e-5 is not below 1 / records, and a r
 STRETCHED = ("all of an image is stretched to a square, as the paper's \"resize\" says; its "
              "authors' preprocessing is not public",)
 NO_COPIES = ("the training and validation parts, as in the authors' code, without the copies of "
-             "images by which it evens out the classes: a copy would lie with a second teacher")
+             "images by which it evens out the classes: a copy would be dealt to a second teacher")
 SLOTS = ("images of none or several of the three hair colours are empty slots among the records",)
 OUR_PLACES = ("the three classes are ours, the paper names none; of each 40,000 images are taken",)
 
