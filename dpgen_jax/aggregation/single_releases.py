@@ -9,9 +9,10 @@ integer arithmetic. A draw uses only random bits and integers, so its distributi
 every output, and a guarantee may have delta 0: no table ends, and no floating-point number is
 rounded.
 
-`Survey` releases what an undeclared schema needs for all columns of a table at once, with rounded
-Gaussian noise. Every record adds to one cell of each column's counts, so all columns together are
-one vector whose L2 sensitivity grows with the square root of their number.
+`Survey` releases what an undeclared schema needs of all columns of a table at once, with rounded
+Gaussian noise. Every record adds to one cell of each column's counts, so that all columns together
+are one vector whose L2 sensitivity grows with the square root of their number. Later rounds of it
+spend more on those columns of which earlier rounds left most open.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events
-from dpgen_jax.aggregation.noise import BitSource, RoundedGaussian
+from dpgen_jax.aggregation.noise import MIN_SIGMA, BitSource, RoundedGaussian
 from dpgen_jax.core.types import Private, UserError, unseal
 
 _WORDS = 64
@@ -350,35 +351,86 @@ KINDS, VALUES, NAMES = "survey kinds", "survey values", "survey names"
 """The names of the events of the three parts."""
 
 
+ROUNDS = (0.3, 0.7)
+"""The parts of what the values cost, and of the delta of the names, that each round may spend."""
+LEAST_WEIGHT = 0.02
+"""A query has at least this part of the weight of another one in its round."""
+COARSEST = 13.0
+"""The noise of a query of values is at most so many times the noise of `Survey.values`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """A query of the cells of a column: a record of another cell is not counted.
+
+    Attributes:
+        cells: Sealed cells int [n].
+        count: How many cells there are.
+    """
+
+    cells: Private[np.ndarray]
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """A query of the frequent texts of a column.
+
+    Attributes:
+        texts: A sealed list of n texts; None is not counted.
+    """
+
+    texts: Private[list[str | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The noisy counts of a query.
+
+    Attributes:
+        sigma: The standard deviation of their noise.
+        counts: Of numbers, int64 [cells].
+        names: Of names the frequent texts, sorted, with their counts.
+    """
+
+    sigma: float
+    counts: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    names: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class Survey:
     """The queries from which an undeclared schema is estimated.
 
     Attributes:
-        columns: K, the number of columns whose kinds are released, once each.
-        queries: Q, the largest number of queries of values.
+        columns: K, the columns whose kinds are released, once each.
         kinds: The noise on the counts of kinds.
-        values: The noise on the counts of values.
-        names_delta: The probability that any query releases a name of a single record.
-        most: The largest number of cells in one query, or of records.
+        values: The noise on the counts of values, if each column had one query of equal weight.
+        names_delta: The chance that a name of a single record comes out of any of the queries.
+        most: The largest number of cells that are counted in one query, or of records.
 
     Guarantee:
-        Unit: a record. Relation: replace-one, n public; also zero-out, where the removed record
-        adds to no cell. In each query a record adds one to at most one cell, so replacing it lowers
-        one count by one and raises another by one: squared L2 sensitivity 2 a query, 2 K for all
-        kinds and 2 Q for all values. Rounded Gaussian noise on every cell of a fixed list is a
-        Gaussian release (see `RoundedGaussian`).
+        Unit: a record. Relation: replace-one, n public; also zero-out, where the record that is
+        left out adds to no cell. In each query a record adds one to one cell at most, so replacing
+        it lowers one count by one and raises another by one: squared L2 sensitivity 2 a query, 2 K
+        of all kinds. Rounded Gaussian noise on every cell of a fixed list is Gaussian, as
+        `RoundedGaussian` says.
 
-        The cells of a query of texts are the texts that occur, so they are not a fixed list. Let D
-        and D' be neighbours. Texts in both have noisy counts as above. A text only in D occurs
-        once, and so does one only in D'; there are at most Q of each sort. Such a text is shown,
-        with its count, with probability p = P(1 + X >= threshold) if it is present, and never if it
-        is not. The joint distribution of those only in D (a of them, the others hidden) and that of
-        those only in D' (b of them) agree in the outcome that none is shown, so their total
-        variation is at most 1 - (1 - p)^max(a, b) <= Q p. All noise is independent, so the whole
-        release is a composition of the Gaussian one and one that is (0, Q p)-private, and the
-        threshold is the smallest with Q p <= names_delta. The choice of queries may depend on
-        earlier answers.
+        Values are counted in rounds. Round r divides `ROUNDS[r]` K over its queries by their
+        weights: a query with the part w of it has noise of values.sigma / sqrt(w). So its mu is
+        sqrt(2 w) / values.sigma, the squares of all queries of all rounds add up to at most
+        2 K / values.sigma^2, and that is charged. Queries and weights may depend on earlier
+        answers: they do not change what a round costs.
+
+        The cells of a query of texts are those texts that occur, which are no fixed list. Let D and
+        D' be neighbours. Texts of both have noisy counts as above. A text of D alone occurs once,
+        and so does one of D' alone; of either sort there is one a query at most. Such a text is
+        shown, with its count, with the chance p = P(1 + X >= threshold) if it is there, and never
+        if it is not. The joint law of those of D alone (the others hidden) and that of those of D'
+        alone agree in the outcome that none is shown, so they are at a distance of at most the
+        sum of p over the queries of the round. All noise is independent, so the whole release is a
+        composition of the Gaussian one and of one that is (0, sum of p)-private. In round r each of
+        T queries of texts has the least threshold with T p <= ROUNDS[r] names_delta.
 
     Source:
         Dong, Roth and Su, "Gaussian Differential Privacy" (arXiv 1905.02383) for the counts;
@@ -386,7 +438,6 @@ class Survey:
     """
 
     columns: int
-    queries: int
     kinds: RoundedGaussian
     values: RoundedGaussian
     names_delta: float
@@ -395,21 +446,18 @@ class Survey:
     def events(self) -> Events:
         """Returns the cost of all queries, whether or not they are made."""
         kinds = self.kinds.event(2 * self.columns, self.columns * self.most)
-        values = self.values.event(2 * self.queries, self.queries * self.most)
+        coarsest = RoundedGaussian(COARSEST * self.values.sigma)
+        values = dataclasses.replace(
+            self.values.event(2 * self.columns, 1), total_variation=coarsest.total_variation(
+                len(ROUNDS) * self.columns * self.most))
         return ((dataclasses.replace(kinds, mechanism=KINDS), 1),
                 (dataclasses.replace(values, mechanism=VALUES), 1),
                 (EpsilonDeltaEvent(0.0, self.names_delta, NAMES), 1))
 
     @property
     def threshold(self) -> int:
-        """The smallest noisy count of a name that is shown."""
-        log_chance = math.log(self.names_delta / self.queries) - 1e-9
-        low, high = 1, 2 + self.values.max_abs
-        while low < high:
-            middle = (low + high) // 2
-            enough = float(self.values.log_tail(np.array(middle - 1))) <= log_chance
-            low, high = (low, middle) if enough else (middle + 1, high)
-        return low
+        """The least noisy count of a name that is shown, if each column had such a query."""
+        return least_name(self.values, self.names_delta / self.columns)
 
     def kind_counts(self, codes: Private[np.ndarray], cells: int, bits: BitSource) -> np.ndarray:
         """Releases the noisy counts of the kinds of each column, once: int64 [K, cells].
@@ -425,47 +473,75 @@ class Survey:
         counts = np.stack([np.bincount(column, minlength=cells) for column in opened.T])
         return counts + _noise(self.kinds, counts.size, bits).reshape(counts.shape)
 
-    def value_counts(self, numbers: Mapping[str, tuple[Private[np.ndarray], int]],
-                     texts: Mapping[str, Private[list[str | None]]], bits: BitSource
-                     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, int]]]:
-        """Releases noisy counts of the values of columns; may be called once.
+    def value_counts(self, turn: int, queries: Mapping[str, Numbers | Names],
+                     weights: Mapping[str, float], bits: BitSource) -> dict[str, Answer]:
+        """Releases noisy counts of the values of columns, once in each round.
 
         Args:
-            numbers: By the name of a query, sealed cells int [n] and the number of cells; a record
-                in another cell is not counted.
-            texts: By the name of a query, a sealed list of n texts; None is not counted.
-
-        Returns:
-            For numbers, int64 [cells]; for texts the frequent ones, sorted, with their counts,
-            which are at least `threshold`.
+            turn: The number of the round, from 0.
+            queries: At most one a column, by its name.
+            weights: Those of all queries, above 0; one that is much smaller than others is raised.
 
         Raises:
             UserError: There are more queries or cells than `events` covers.
         """
-        self._require(len(numbers) + len(texts) <= self.queries
-                      and all(cells <= self.most for _, cells in numbers.values()))
-        counted = {}
-        for name, (codes, cells) in numbers.items():
-            opened = unseal(codes)
-            inside = opened[(opened >= 0) & (opened < cells)]
-            counted[name] = np.bincount(inside, minlength=cells) + _noise(self.values, cells, bits)
-        return counted, {name: self._frequent(Counter(text for text in unseal(sealed)
-                                                      if text is not None), bits)
-                         for name, sealed in texts.items()}
+        names = [name for name, query in queries.items() if isinstance(query, Names)]
+        self._require(len(queries) <= self.columns)
+        answers = {}
+        for name, noise in self.noises(turn, {name: weights[name] for name in queries}).items():
+            query = queries[name]
+            if isinstance(query, Names):
+                least = least_name(noise, ROUNDS[turn] * self.names_delta / len(names))
+                answers[name] = Answer(noise.sigma, names=self._frequent(
+                    Counter(text for text in unseal(query.texts) if text is not None), noise, least,
+                    bits))
+            else:
+                self._require(query.count <= self.most)
+                opened = unseal(query.cells)
+                inside = opened[(opened >= 0) & (opened < query.count)]
+                answers[name] = Answer(noise.sigma, np.bincount(inside, minlength=query.count)
+                                       + _noise(noise, query.count, bits))
+        return answers
 
-    def _frequent(self, counts: Counter[str], bits: BitSource) -> dict[str, int]:
+    def noises(self, turn: int, weights: Mapping[str, float]) -> dict[str, RoundedGaussian]:
+        """Returns the noise of each query of a round, by its weight."""
+        most = max(weights.values(), default=1.0)
+        raised = {name: max(weight, LEAST_WEIGHT * most) for name, weight in weights.items()}
+        unit = sum(raised.values()) / (ROUNDS[turn] * self.columns)
+        self._require(len(raised) <= self.columns)  # so that none is above COARSEST
+        return {name: rounded_up(self.values.sigma * math.sqrt(unit / weight))
+                for name, weight in raised.items()}
+
+    def _frequent(self, counts: Counter[str], noise: RoundedGaussian, least: int, bits: BitSource
+                  ) -> dict[str, int]:
         """The texts whose noisy count is high enough, sorted."""
         self._require(len(counts) <= self.most)
-        present, threshold = sorted(counts), self.threshold
-        noise = _noise(self.values, len(present), bits).tolist()
-        noisy = {text: counts[text] + x for text, x in zip(present, noise, strict=True)}
-        return {text: count for text, count in noisy.items() if count >= threshold}
+        present = sorted(counts)
+        draws = _noise(noise, len(present), bits).tolist()
+        noisy = {text: counts[text] + x for text, x in zip(present, draws, strict=True)}
+        return {text: count for text, count in noisy.items() if count >= least}
 
     def _require(self, fits: bool) -> None:
         """Refuses what the events do not cover; no message depends on a record."""
         if not fits:
             raise UserError("a survey would release more than it charges; this is a bug, please "
                             "report it")
+
+
+def least_name(noise: RoundedGaussian, chance: float) -> int:
+    """Returns the least count that a name of one record has by noise with at most this chance."""
+    low, high = 1, 2 + noise.max_abs
+    while low < high:
+        middle = (low + high) // 2
+        enough = float(noise.log_tail(np.array(middle - 1))) <= math.log(chance) - 1e-9
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+def rounded_up(sigma: float) -> RoundedGaussian:
+    """Returns the noise of a sigma that is rounded up to four digits."""
+    digits = 3 - math.floor(math.log10(sigma))
+    return RoundedGaussian(max(MIN_SIGMA, math.ceil(sigma * 10**digits) / 10**digits))
 
 
 def _noise(noise: RoundedGaussian, draws: int, bits: BitSource) -> np.ndarray:

@@ -164,7 +164,7 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     for what, (right, tried) in guessed.items():
         alarm = audit_canaries.rejected(promise(curve), n, n, right,
                                         ALARM / len(membership.ATTACKS))
-        found.found(f"{name}: samples alone, {what}", not alarm,
+        found.found(f"{name}: samples only, {what}", not alarm,
                     f"{right} of {n} guesses are right", measure=f"epsilon at delta {delta:g}",
                     claimed=epsilon, confidence=1 - SHOWN, certified=audit_canaries.certified(
                         lambda least: promise([(least, delta)]), n, n, right, SHOWN / tried))
@@ -189,7 +189,7 @@ def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
         spent = books.account(books.read(files.ledger)).spent()
     stated = membership.guarantee(release.privacy)
     if isinstance(stated, str) or release.classifies:
-        found.unchecked(f"{method}: samples alone", stated if isinstance(stated, str) else
+        found.unchecked(f"{method}: samples only", stated if isinstance(stated, str) else
                         "a classifier makes no samples")
     else:
         curve = [(stated.epsilon, stated.delta), *(

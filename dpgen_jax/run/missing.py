@@ -223,8 +223,8 @@ class Entries(Missing):
                             f"pass {option('accept_uncovered', True)} (nothing was spent)")
         schema.refuse_multiline(declared_dialect(wanted.declared.get("file", {})), stated)
         composition.check_budget(budget.epsilon, budget.delta, n)
-        survey = purchase.priced_survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
-                                            budget.delta, wanted.share)
+        survey = purchase.priced_survey(len(wanted.columns), n, budget.epsilon, budget.delta,
+                                        wanted.share)
         purchase.refuse_useless_schema(survey, n, budget.epsilon)
         return survey
 

@@ -16,19 +16,17 @@ import copy
 import dataclasses
 import math
 import secrets
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpgen_jax.accountant import composition, events
 from dpgen_jax.accountant.events import Events, add_up, to_json
 from dpgen_jax.aggregation import single_releases
-from dpgen_jax.aggregation.noise import MAX_SIGMA, MIN_SIGMA, BitSource, OsBits, RoundedGaussian
-from dpgen_jax.aggregation.single_releases import KINDS, NAMES, Survey
+from dpgen_jax.aggregation.noise import MAX_SIGMA, BitSource, OsBits
+from dpgen_jax.aggregation.single_releases import KINDS, NAMES, Answer, Names, Numbers, Survey
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import option
@@ -39,11 +37,11 @@ from dpgen_jax.data.table import columns as table_columns
 from dpgen_jax.data.table import parsing, readings, schema, transform
 from dpgen_jax.data.table.columns import NULLS
 from dpgen_jax.data.table.columns import column as checked
-from dpgen_jax.data.table.draft import AMONG, MAX_CATEGORIES, SPIKE, TAIL, drafted_numbers, ordered
+from dpgen_jax.data.table.draft import MAX_CATEGORIES, drafted_numbers, ordered
 from dpgen_jax.data.table.parsing import Cells
-from dpgen_jax.data.table.readings import READINGS, SIGNED, YEARS, Reading
+from dpgen_jax.data.table.readings import READINGS, Reading
 from dpgen_jax.data.table.schema import MAX_CLASSES
-from dpgen_jax.run import side_releases, spending
+from dpgen_jax.run import ranges, side_releases, spending
 from dpgen_jax.run.side_releases import without_name
 
 OTHER = "other"
@@ -256,173 +254,25 @@ def without_value(document: Json) -> tuple[str, ...]:
     return tuple(name for name in document["columns"] if _private(document, name))
 
 
-SCALES = (1, 2, 4, 8, 16)
-"""How many bins are merged, where a single one does not stand out of the noise."""
-KEPT = 0.95
-"""The share of the values that bounds must contain, or more bins are merged."""
-NEAR = 0.1
-"""Bounds that begin below this share of their end begin at zero."""
-DIGITS = 3
-"""The digits of a bound; it is rounded outward."""
-ZERO = len(SIGNED) // 2 - 1
-"""The bin of zero."""
-
-
-def has_bins(reading: Reading) -> bool:
-    """Returns whether a column that is read so has bounds to be bought."""
-    return reading.entries["kind"] in ("integer", "continuous", "date", "datetime", "duration")
-
-
-def column_bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray], int]:
-    """Returns the bins of the cells of a column, sealed, and how many bins there are.
-
-    Args:
-        reading: How its cells are read; a cell that is not has no bin.
-        texts: The cells.
-    """
-    read: Callable[[str], float | None] = transform.reader(reading.column)
-    one, edges = _day(reading), YEARS if _is_date(reading) else SIGNED
-    known = {text: read(text) for text in dict.fromkeys(texts)}
-    values = np.array([np.nan if (value := known[text]) is None else value / one
-                       for text in texts], np.float64)
-    return Private(readings.binned(edges, values)), len(edges) - 1
-
-
-def _is_date(reading: Reading) -> bool:
-    return reading.entries["kind"] in ("date", "datetime")
-
-
-def _day(reading: Reading) -> int:
-    """The code of one day."""
-    return transform.DAY if reading.entries["kind"] == "datetime" else 1
-
-
-def bounded_column(reading: Reading, noisy: np.ndarray, sigma: float, present: float
-                   ) -> tuple[Json, float] | None:
-    """Returns the entries of a column, and the code of a value from its middle.
-
-    Args:
-        reading: How its cells are read.
-        noisy: The noisy counts of its bins.
-        sigma: The standard deviation of their noise.
-        present: The noisy number of values.
-
-    Returns:
-        Both; None where no bounds stand out of the noise.
-    """
-    if _is_date(reading):
-        ends = _ends(noisy, sigma, present)
-        return None if ends is None else _dates(reading, noisy, *ends)
-    rest = noisy.copy()
-    rest[ZERO] = 0
-    ends = _ends(rest, sigma, present - noisy[ZERO])
-    spike = ends is not None and noisy[ZERO] >= max(SPIKE * present, 3 * sigma) and (
-        max(-SIGNED[ends[0]], SIGNED[ends[1] + 1]) > AMONG)
-    if spike and ends is not None:
-        return _numbers(reading, rest, *ends, [0.0])
-    ends = _ends(noisy, sigma, present)
-    return None if ends is None else _numbers(reading, noisy, *ends, [])
-
-
-def _ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, int] | None:
-    """The first and the last bin of most values; where bins are too fine, of blocks of them."""
-    widest = None
-    for scale in SCALES:
-        blocks = np.add.reduceat(noisy, np.arange(0, noisy.size, scale))
-        found = single_releases.interval(blocks, partial(_least, sigma * math.sqrt(scale)))
-        if found is None:
-            continue
-        first, last = found[0] * scale, min((found[1] + 1) * scale, noisy.size) - 1
-        mass = noisy[first:last + 1].sum()
-        if mass >= KEPT * present - 2 * sigma * math.sqrt(last - first + 1):
-            return first, last
-        widest = widest or (first, last)
-    return widest
-
-
-def _least(sigma: float, chance: float) -> int:
-    """The count that rounded Gaussian noise reaches with this chance at most."""
-    return math.ceil(0.5 - sigma * ndtri(chance))
-
-
-def _middle(noisy: np.ndarray, first: int, last: int) -> int:
-    """The bin of the median, as far as the noise lets it be seen."""
-    below = np.cumsum(np.maximum(noisy[first:last + 1], 0))
-    return first + int(np.searchsorted(below, below[-1] / 2))
-
-
-def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special: list[float]
-             ) -> tuple[Json, float]:
-    """The entries of a column of numbers, or of durations in seconds."""
-    median = _middle(noisy, first, last)
-    low, high, middle = map(float, (
-        SIGNED[first] * (first != ZERO), SIGNED[last + 1] * (last != ZERO),
-        (SIGNED[median] + SIGNED[median + 1]) / 2))
-    whole = reading.entries["kind"] == "integer"
-    digits = int(str(reading.entries.get("decimals", 15)))
-    if whole:
-        low, high = math.ceil(low), max(math.ceil(low), math.ceil(high) - 1)
-    else:
-        low, high = _outward(low, math.floor, digits), _outward(high, math.ceil, digits)
-    if 0 < low < NEAR * high and not special and middle - low >= TAIL * (high - low):
-        low = 0  # bins get finer towards zero, until noise hides what they hold
-    made = _written(reading, low, high, special)
-    if middle - low < TAIL * (high - low):
-        try:
-            checked("", made | {"scale": "log"})
-            made["scale"] = "log"
-        except UserError:  # whole numbers that a log scale would not keep apart
-            pass
-    return made, min(max(math.floor(middle) if whole else middle, low), high)
-
-
-def _written(reading: Reading, low: float, high: float, special: list[float]) -> Json:
-    """The entries of a column with these bounds."""
-    column = reading.column
-    if column.written == "duration":
-        least, most = transform.bounds_texts(column, low, high)
-        made = {**reading.entries, "min": least, "max": most}
-        texts = transform.texts(column, np.array(special))
-    else:
-        made = {**reading.entries,
-                **drafted_numbers(low, high, reading.entries["kind"] == "integer")}
-        texts = [repr(int(value)) for value in special]
-    return made | ({"special": texts} if special else {})
-
-
-def _outward(value: float, direction: Any, most: int) -> float:
-    """Rounds a bound to few digits, of which no more than `most` follow the point."""
-    if value == 0:
-        return 0.0
-    digits = min(most, DIGITS - 1 - math.floor(math.log10(abs(value))))
-    return float(round(direction(value * 10.0**digits) / 10.0**digits, max(digits, 0)))
-
-
-def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int) -> tuple[Json, float]:
-    """The entries of a column of dates."""
-    shaped, one = reading.column, _day(reading)
-    low, high = transform.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
-    return ({**reading.entries, "min": low, "max": high},
-            float(YEARS[_middle(noisy, first, last)] * one))
-
-
 def typical(entries: Json, code: float) -> str:
     """Returns the text of a value, as a cell of its column has it."""
     return transform.texts(checked("", entries), np.array([code], np.float64))[0]
 
 
-SHARE = 0.1
-"""The part of epsilon that the training loses; the names cost this part of delta."""
-KINDS_PART = 0.2
-"""The part of the price, in mu squared, that goes to the kinds: these need large counts only."""
-CLEAR = 4.0
-"""A count that is so many standard deviations of its noise above 0 is taken for one."""
+SHARE = 0.15
+"""The part of epsilon that the training loses."""
+NAMES_SHARE = 0.25
+"""The part of delta that the names cost."""
+KINDS_PART = 0.25
+"""The part of the price, in mu squared, that goes to the kinds."""
+CLEAR, STANDS_OUT = 4.0, 5.0
+"""A count that is so many standard deviations of its noise above 0 is taken for one; and about as
+many where it is one of all counts of kinds."""
 ENOUGH = 4
 """A name that makes up one part in so many of the records must be able to stand out."""
 
 
-def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: float, share: float
-                  ) -> Survey:
+def priced_survey(columns: int, n: int, epsilon: float, delta: float, share: float) -> Survey:
     """Returns the queries that cost a share of a budget.
 
     What is spent is what Gaussian releases lose by it: with mu of the whole budget and mu' of
@@ -431,12 +281,11 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
     releases add up.
 
     Args:
-        columns: The columns whose kinds are bought.
-        queries: How many queries of values there are.
+        columns: The columns whose entries are bought.
         n: The public number of records.
         epsilon: The budget of the run.
         delta: Likewise.
-        share: The part of both, above 0 and below 1.
+        share: The part of epsilon, above 0 and below 1.
 
     Returns:
         The survey.
@@ -446,15 +295,16 @@ def priced_survey(columns: int, queries: int, n: int, epsilon: float, delta: flo
     """
     if not 0 < share < 1:
         raise UserError(f"{option('schema_share')} is {share:g}; it is a part of epsilon, as 0.1")
-    names_delta = share * delta
+    names_delta = NAMES_SHARE * delta
     left = delta - names_delta
     mu_squared = _mu(epsilon, left) ** 2 - _mu((1 - share) * epsilon, left) ** 2
     kinds = math.sqrt(2 * columns / (KINDS_PART * mu_squared))
-    values = math.sqrt(2 * queries / ((1 - KINDS_PART) * mu_squared))
-    if max(kinds, values) > MAX_SIGMA:
+    values = math.sqrt(2 * columns / ((1 - KINDS_PART) * mu_squared))
+    if max(kinds, single_releases.COARSEST * values) > MAX_SIGMA:
         raise hopeless(columns, n, epsilon, max(kinds, values))
-    most = max(n, len(readings.READINGS), len(readings.SIGNED), len(readings.YEARS))
-    return Survey(columns, queries, _noise(kinds), _noise(values), names_delta, most)
+    most = max(n, readings.PLACES, len(readings.SIGNED), ranges.MOST_EXACT)
+    return Survey(columns, single_releases.rounded_up(kinds), single_releases.rounded_up(values),
+                  names_delta, most)
 
 
 def refuse_useless_schema(made: Survey, n: int, epsilon: float) -> None:
@@ -491,18 +341,14 @@ def price_lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str
         f"the schema would use {100 * share:.3g} % of the budget (epsilon "
         f"{at_most(price_alone(made, budget.delta), 3)} by itself), and the training would get the "
         f"rest; columns that {option('schema', 'FILE')} declares cost nothing",
-        f"query 1, the kind of each column and whether it has nulls: {len(readings.READINGS)} "
-        f"counts of {n:,} rows each, with noise of standard deviation {kinds:.0f}; a kind is found "
-        f"if about {CLEAR * kinds:,.0f} cells have it",
-        f"query 2, the values of each column: bounds from {len(readings.SIGNED) - 1} bins of "
-        f"numbers or {len(readings.YEARS) - 1} of years, and categories, with noise of standard "
-        f"deviation {values:.0f}; a category is found if about {made.threshold:,} rows have it")
+        f"query 1, the kind of each column, its decimals, its magnitude and whether it has nulls: "
+        f"{readings.PLACES:,} counts of {n:,} rows each, with noise of standard deviation "
+        f"{kinds:.0f}; a kind is found if about {STANDS_OUT * kinds:,.0f} cells have it",
+        f"queries 2 and 3, the values of each column: ranges, few values, and categories, with "
+        f"noise of standard deviation {values:.0f} on average; a category is found if about "
+        f"{made.threshold:,} rows have it, and fewer where other columns need less")
 
 
-def _noise(sigma: float) -> RoundedGaussian:
-    """The noise of a sigma, rounded up to four digits."""
-    digits = 3 - math.floor(math.log10(sigma))
-    return RoundedGaussian(max(MIN_SIGMA, math.ceil(sigma * 10**digits) / 10**digits))
 
 
 def _mu(epsilon: float, delta: float) -> float:
@@ -541,11 +387,6 @@ class Wanted:
     share: float = SHARE
     parts: Json = dataclasses.field(default_factory=dict)
 
-    @property
-    def queries(self) -> int:
-        """The queries of values: one a column, and one more of a label, which may be a number."""
-        return len(self.columns) + (self.label in self.columns)
-
 
 @dataclasses.dataclass(frozen=True)
 class Typed:
@@ -555,13 +396,45 @@ class Typed:
         name: Its name.
         reading: How its cells are read.
         present: The noisy number of cells that are read so.
+        others: The noisy number of cells that are read otherwise, nulls apart.
         nullable: Whether it is taken to hold nulls, or cells of another kind.
+        clear: By their places in READINGS, the noisy numbers of the readings that stand out.
+        magnitudes: Noisy counts of the bins of OCTAVES, and the noise of one; None where the
+            reading has none.
+        numerals: Of the sorts of numerals, by their texts, the noisy counts that stand out.
     """
 
     name: str
     reading: Reading
     present: float
+    others: float
     nullable: bool
+    clear: Mapping[int, float]
+    magnitudes: tuple[np.ndarray, float] | None
+    numerals: Mapping[str, float]
+
+    @property
+    def is_code(self) -> bool:
+        """Whether its cells are numerals that are no numbers, as post codes are."""
+        zeros = sum(count for text, count in self.numerals.items() if text[0] == "0")
+        whole = self.reading in READINGS[1 + readings.WHOLE:2 + readings.POINTED]
+        return (whole and zeros > CODES * self.present) or (self.reading is readings.TEXT and (
+            sum(self.numerals.values()) > (1 - CODES) * self.present))
+
+
+CODES = 0.02
+"""The part of whole numbers with a zero in front from which all are codes."""
+MIXED = 0.05
+"""The part of cells of another kind from which a column may be one of categories."""
+COVERED_TEXTS = 0.9
+"""The part of the cells that the categories of a mixed column must have."""
+OPEN = 0.02
+"""The part of the texts without a name from which further names are asked for."""
+RARE = 0.1
+"""Texts without a name count for at least this part of the rows, where names are asked for again.
+"""
+WEIGHTS = {"label": 1.5, "names": 1.0, "levels": 0.4, "bins": 0.25}
+"""The weights of the queries of values."""
 
 
 def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
@@ -580,28 +453,31 @@ def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
         where that is a number with many values, or where fewer than two classes came out.
 
     Guarantee:
-        That of `Survey`: a cell decides its reading and its bin by itself, and all else here
-        follows from released counts.
+        That of `Survey`: a cell decides its place, its bin and its text by itself, and all else
+        here follows from released counts.
     """
-    codes = np.stack([readings.codes(cells.columns[name]) for name in wanted.columns], 1)
-    counts = survey.kind_counts(Private(codes), len(READINGS), bits)
-    typed = [_typed(name, row, survey.kinds.sigma)
-             for name, row in zip(wanted.columns, counts, strict=True)]
-    numbers = {column.name: column_bins(column.reading, cells.columns[column.name])
-               for column in typed if has_bins(column.reading)}
-    texts = {column.name: Private([None if text in NULLS else text
-                                   for text in cells.columns[column.name]])
-             for column in typed if column.reading == readings.TEXT or column.name == wanted.label}
-    binned, names = survey.value_counts(numbers, texts, bits)
+    texts = {name: cells.columns[name] for name in wanted.columns}
+    places = np.stack([readings.places(column) for column in texts.values()], 1)
+    counts = survey.kind_counts(Private(places), readings.PLACES, bits)
+    found = [Found(_typed(name, row, survey.kinds.sigma, len(cells.rows)), name == wanted.label,
+                   survey, len(cells.rows)) for name, row in zip(texts, counts, strict=True)]
+    for turn in range(len(single_releases.ROUNDS)):
+        open_ones = {one.typed.name: one for one in found}
+        queries, weights = {}, {}
+        for name, one in open_ones.items():
+            if (query := one.query(turn, texts[name])) is not None:
+                queries[name], weights[name] = query
+        for name, answer in survey.value_counts(turn, queries, weights, bits).items():
+            open_ones[name].answered(answer)
     made = {}
     label, document = wanted.label, dict(wanted.declared)
-    for column in typed:
-        if column.name == label and _is_number(column, names[label]):
+    for one in found:
+        if one.is_label and one.is_number:
             document["targets"] = list(dict.fromkeys([*document.get("targets", []), label]))
             label = None
-        elif column.name == label and len(names[label]) < LEAST_CLASSES:
+        elif one.is_label and len(one.names) < LEAST_CLASSES:
             label = None
-        made[column.name] = _entries(column, label, binned, names, survey)
+        made[one.typed.name] = one.entries(label)
     document["columns"] = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
                            for name in cells.columns}
     document.pop("label", None)
@@ -613,47 +489,213 @@ def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
         *document.get("bought", []), *_rows(made, spent, len(cells.rows))]}
 
 
-def _is_number(label: Typed, classes: dict[str, int]) -> bool:
-    """Whether a label is a number with many values, by the noisy counts of its classes."""
-    return label.reading in readings.NUMBERS and (
-        len(classes) > MAX_CATEGORIES or sum(classes.values()) < COVERED * label.present)
+def _typed(name: str, counts: np.ndarray, sigma: float, n: int) -> Typed:
+    """The reading of a column, from the noisy counts of its places."""
+    parts = np.split(counts, readings.STARTS[1:-1])
+    seen = np.array([_standing_out(part, sigma) for part in parts])
+    reading, _, others = readings.chosen(np.append(counts[0], seen[1:]), CLEAR * sigma)
+    text = seen[-1] * (reading is not readings.TEXT)
+    nulls = max(float(counts[0]), 0.0)
+    nulls *= nulls >= NULLABLE * sigma
+    clear = {place: float(seen[place]) for place in range(1, len(READINGS))
+             if seen[place] >= CLEAR * sigma}
+    magnitudes = None
+    if READINGS.index(reading) in readings.DETAILED:
+        read = [place for place in clear if place in readings.DETAILED
+                and reading.reads(READINGS[place])]
+        magnitudes = np.sum([parts[place] for place in read], 0), sigma * math.sqrt(len(read))
+    numerals = {sort: float(count) for sort, count in zip(
+        readings.NUMERALS, parts[-1], strict=False) if count >= CLEAR * sigma}
+    others += text
+    return Typed(name, reading, max(n - nulls - others, 1.0), others,
+                 bool(counts[0] + others >= NULLABLE * sigma), clear, magnitudes, numerals)
 
 
-def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
-    """The reading of a column, from the noisy counts of its readings."""
-    reading, present, others = readings.chosen(counts, CLEAR * sigma)
-    odd, noise = counts[0] + others, sigma
-    if reading is not readings.TEXT:
-        odd, noise = odd + counts[-1], math.sqrt(2) * sigma
-    return Typed(name, reading, present, bool(odd >= NULLABLE * noise))
+def _standing_out(counts: np.ndarray, sigma: float) -> float:
+    """The part of the counts of a reading that stands out of the noise, in blocks of places."""
+    return max(sum(one.mass for one in ranges.regions(
+        np.add.reduceat(counts, np.arange(0, counts.size, scale)), sigma * math.sqrt(scale), 0,
+        readings.PLACES)) for scale in ranges.SCALES[::2])
 
 
-def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
-             names: dict[str, dict[str, int]], survey: Survey) -> Json:
-    """The entries of a column."""
-    if column.name == label:
-        counts = names[column.name]
-        classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
-        return {"kind": "categorical", "categories": classes, "odd": "null"}
-    nullable = {"nullable": "true" if column.nullable else "false"}
-    if not has_bins(column.reading) and column.reading is not readings.TEXT:
-        made = dict(column.reading.entries)  # booleans and times need no query
-        return made | nullable | {"odd": _odd(column, made, 0.0)}
-    bounds = bounded_column(column.reading, binned[column.name], survey.values.sigma,
-                            column.present) if column.name in binned else None
-    if bounds is not None:
-        entries, middle = bounds
-        return entries | nullable | {"odd": _odd(column, entries, middle)}
-    # Texts; or numbers none of which is in enough rows, so that the column cannot be learned.
-    read = column.reading is readings.TEXT
-    found = ordered(text for text in names.get(column.name, ()) if read and text != OTHER)
-    return {"kind": "categorical", "categories": [*found, OTHER], "other": OTHER, **nullable,
-            "odd": "null" if column.nullable else OTHER}
+class Found:
+    """What the answers told of a column so far, all of it released.
+
+    Attributes:
+        typed: The column after the first answer.
+        is_label: Whether it is to be the label.
+        names: Its frequent texts, with their noisy counts.
+    """
+
+    def __init__(self, typed: Typed, is_label: bool, survey: Survey, rows: int):
+        self._rows = rows
+        self.typed, self.is_label, self.names = typed, is_label, dict[str, int]()
+        self._survey, self._special = survey, dict[str, int]()
+        self._question: ranges.Question | None = None
+        self._asked, self._answer = "", None
+        self._noise = survey.kinds.sigma
+
+    def query(self, turn: int, texts: list[str]) -> tuple[Numbers | Names, float] | None:
+        """Returns what a round asks, and its weight; None for nothing."""
+        self._asked = self._next(turn)
+        if self._asked == "names":
+            present = Private([None if text in NULLS else text for text in texts])
+            weight = WEIGHTS["label" if self.is_label else "names"]
+            return Names(present), weight * (max(self._left() / self._rows, RARE) if turn else 1.0)
+        if self._asked == "special" and self._question is not None:
+            return self._question.names_outside(texts), WEIGHTS["levels"]
+        if self._asked == "bins" and self._question is not None:
+            return self._question.asked(texts), WEIGHTS[
+                "levels" if self._question.step else "bins"]
+        return None
+
+    def _next(self, turn: int) -> str:
+        """What is asked: the names, the values within bins, or the names outside of these."""
+        typed, among = self.typed, 3 * self._survey.values.sigma
+        if turn == 0:
+            text = typed.reading is readings.TEXT or typed.is_code
+            if text or self.is_label or typed.others >= MIXED * (typed.present + typed.others):
+                return "names"
+            return self._bins(among)
+        if self._answer is not None and self._question is not None:
+            nearer = ranges.closer(self._question, self._answer, typed.present, among)
+            if ranges.is_date(typed.reading):
+                self._question = ranges.with_special_dates(self._question, self._answer)
+            if self._question.outside:
+                return "special"
+            if nearer is not None:
+                self._question = nearer
+                return "bins"
+            return ""
+        if self.is_categorical and typed.reading is not readings.TEXT and not typed.is_code:
+            return ""  # the names are all there is
+        if typed.reading is readings.TEXT or typed.is_code or (
+                self.is_label and not self.is_number):
+            return "names" if self._open() else ""
+        return self._bins(among)
+
+    def _bins(self, among: float) -> str:
+        typed = self.typed
+        if not has_bins(typed.reading):
+            return ""
+        magnitudes, sigma = typed.magnitudes or (None, 0.0)
+        self._question = ranges.question(typed.reading, magnitudes, sigma, typed.present, among)
+        return "" if self._question is None else "bins"
+
+    def answered(self, answer: Answer) -> None:
+        """Takes an answer to what was asked last."""
+        if self._asked == "names":
+            self.names |= answer.names
+            self._noise = answer.sigma
+        elif self._asked == "special":
+            self._special |= answer.names
+        else:
+            self._answer = answer
+
+    def _left(self) -> float:
+        """The noisy number of cells without a name."""
+        typed = self.typed
+        return typed.present + typed.others * self._is_mixed - sum(self.names.values())
+
+    def _open(self) -> bool:
+        noise = self._survey.kinds.sigma + self._noise * math.sqrt(len(self.names))
+        return self._left() > max(OPEN * self.typed.present, noise)
+
+    @property
+    def _is_mixed(self) -> bool:
+        typed = self.typed
+        return typed.others >= MIXED * (typed.present + typed.others)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number with many values, by the noisy counts of its texts."""
+        typed = self.typed
+        return typed.reading in readings.NUMBERS and (
+            len(self.names) > MAX_CATEGORIES or sum(self.names.values()) < COVERED * typed.present)
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether its frequent texts are nearly all of its cells."""
+        typed = self.typed
+        whole = typed.present + typed.others * self._is_mixed
+        return sum(self.names.values()) >= COVERED_TEXTS * whole
+
+    def entries(self, label: str | None) -> Json:
+        """Returns the entries of the column."""
+        typed = self.typed
+        if typed.name == label:
+            classes = ordered(sorted(self.names, key=lambda text: -self.names[text])[:MAX_CLASSES])
+            return {"kind": "categorical", "categories": classes, "odd": "null"}
+        nullable = {"nullable": "true" if typed.nullable else "false"}
+        if not has_bins(typed.reading) and typed.reading is not readings.TEXT and not (
+                self._is_mixed and self.is_categorical):
+            made = dict(typed.reading.entries)  # booleans and times need no query
+            return made | nullable | {"odd": self._odd(made, 0.0)}
+        told = self._told()
+        if told is None or typed.is_code:
+            return self._of_names(nullable)
+        if "levels" in told.entries:
+            levels = self._levels(told.entries["levels"])
+            middle = self._levels([told.middle])[0]
+            return {"kind": "ordinal", "categories": levels, **nullable,
+                    "odd": "null" if typed.nullable else middle}
+        return told.entries | nullable | {"odd": self._odd(told.entries, told.middle)}
+
+    def _told(self) -> ranges.Told | None:
+        """What is known of a number or a date; None for a column of categories."""
+        typed = self.typed
+        if typed.reading is readings.TEXT or (self._is_mixed and self.is_categorical) or (
+                self._question is None or self._answer is None):
+            return None
+        return ranges.described(self._question, self._answer, typed.present, self._special)
+
+    def _odd(self, entries: Json, code: float) -> str:
+        """The text by which cells without a value are read."""
+        return "null" if self.typed.nullable else typical(entries, code)
+
+    def _levels(self, values: list[float]) -> list[str]:
+        """The texts of numbers, as most cells of the column are written."""
+        counts = {place - 1: count for place, count in self.typed.clear.items()}
+        digits = ranges.decimals(self.typed.reading) or 0
+        plain = counts.get(readings.WHOLE, 0.0) > counts.get(readings.POINTED, 0.0)
+        fewer = any(shape < len(readings.SHAPES) and readings.SHAPES[shape].entries.get(
+            "decimals", "0") != str(digits) for shape in counts)
+        texts = []
+        for value in values:
+            value = round(value, digits) + 0.0
+            if digits == 0:
+                texts.append(str(round(value)) if plain else f"{value:.1f}")
+            elif not fewer:
+                texts.append(f"{value:.{digits}f}")
+            else:
+                texts.append(str(round(value)) if plain and value.is_integer() else repr(value))
+        return texts
+
+    def _of_names(self, nullable: Json) -> Json:
+        """The entries of a column of texts."""
+        typed = self.typed
+        found = ordered(self.names)
+        if typed.is_code and not self.is_categorical:
+            digits = max(typed.numerals, key=lambda sort: typed.numerals[sort]).lstrip("0")
+            return {"kind": "identifier", "pattern": "#" * int(digits)}
+        if not (typed.reading is readings.TEXT or typed.is_code or self.is_categorical):
+            found = []  # numbers none of which is in enough rows
+        if typed.reading.entries["kind"] == "integer" and len(found) == 1 and found[0] in "01":
+            return {"kind": "integer", "min": "0", "max": "1", **nullable,
+                    "odd": "null" if typed.nullable else found[0]}  # a rare one drowns in noise
+        if found and not self._open() and self._left() <= max(
+                self._survey.kinds.sigma, CODES * typed.present):
+            common = max(found, key=lambda text: self.names[text])
+            return {"kind": "categorical", "categories": found, **nullable,
+                    "odd": "null" if typed.nullable else common}
+        categories = [*(text for text in found if text != OTHER), OTHER]
+        return {"kind": "categorical", "categories": categories, "other": OTHER, **nullable,
+                "odd": "null" if typed.nullable else OTHER}
 
 
-def _odd(column: Typed, entries: Json, code: float) -> str:
-    """The text by which cells without a value are read."""
-    return "null" if column.nullable else typical(entries, code)
+def has_bins(reading: Reading) -> bool:
+    """Returns whether a column that is read so has bounds to be bought."""
+    return reading.entries["kind"] in ("integer", "continuous", "date", "datetime", "duration")
 
 
 def _rows(made: dict[str, Json], spent: Events, records: int) -> list[Json]:
@@ -662,6 +704,7 @@ def _rows(made: dict[str, Json], spent: Events, records: int) -> list[Json]:
              if entry in entries]
     names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]
     values = [*(f"{name}.bounds" for name, entries in made.items() if "min" in entries), *names]
+    values += [f"{name}.special" for name, entries in made.items() if "special" in entries]
     of = {KINDS: kinds, NAMES: names}
     return [{"entry": of.get(without_name(event), values) or kinds, "records": records, **row}
             for event, count in spent for row in to_json(((event, count),))]

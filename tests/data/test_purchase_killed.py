@@ -84,7 +84,7 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     assert journal.read_run(remembered).spent > 3
     train.command(["--resume", "run"])
     first = capsys.readouterr()
-    assert "uses 10 % of the budget" in first.out and "earlier on these" not in first.err
+    assert "uses 15 % of the budget" in first.out and "earlier on these" not in first.err
     statement = read_json(tmp_path / "run/release/privacy.json")
     assert [event["count"] for event in statement["events"]
             if event["mechanism"].startswith("survey")] == [count] * 3

@@ -217,7 +217,7 @@ def test_the_real_queries(run, tmp_path):
     ([("n", "min", "private"), ("n", "max", "private"), ("x", "nullable", "false")],
      ["--schema-epsilon", "1"], r"d.csv, line 3, column x: null \('NA'\)"),
     ([("x", "min", "private"), ("x", "max", "private"), ("x", "kind", "integer")],
-     ["--schema-epsilon", "1"], "d.csv, line 2, column x: 0.5 is no whole number")])
+     ["--schema-epsilon", "1"], "d.csv, line 2, column x: 0.5 is not a whole number")])
 def test_faults_are_found_before_anything_is_spent(run, fake, tmp_path, changes, flags, match):
     draft(run, tmp_path / "p.yaml", *changes)
     refused(match, run, "--schema", "p.yaml", *flags, "--out", "f.yaml")

@@ -9,6 +9,7 @@ from test_fit_frame import bought  # noqa: F401  (a fixture)
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.table import schema, transform
+from dpgen_jax.release import files
 from dpgen_jax.release.frames import to_frame
 
 N = 1000
@@ -16,7 +17,7 @@ RNG = np.random.default_rng(0)
 Y = RNG.choice(["no", "yes"], N)
 FEW = RNG.choice(["mid", "low", "high"], N)
 STAMPS = pd.Series(pd.to_datetime(RNG.integers(1_600_000_000, 1_700_000_000, N), unit="s"))
-NS = pd.Series(pd.to_datetime(RNG.integers(1_600_000_000_000_000_000, 1_700_000_000_000_000_000, N)))
+NS = pd.Series(pd.to_datetime(RNG.integers(16 * 10**17, 17 * 10**17, N)))
 BERLIN = STAMPS.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
 GAPS = np.where(RNG.random(N) < 0.2, None, RNG.integers(0, 50, N))
 CATEGORIES = ["low", "mid", "high", "never"]
@@ -58,6 +59,12 @@ def test_a_column_of_any_type_is_bought(released, cells, entries, dtype):
 def test_moments_are_kept_to_the_resolution_of_what_is_trained_on(released):
     _, out = released(BERLIN)
     assert (out - BERLIN).abs().max() < pd.Timedelta(8, "s")  # 4 years in 2^24 parts
+
+
+def test_months_are_first_days(released):
+    made, out = released(STAMPS.dt.to_period("M"))
+    assert made["format"] == "%Y-%m" and (out.dt.day == 1).all()
+    assert (out.dt.to_period("M") == STAMPS.dt.to_period("M")).all()
 
 
 def test_a_column_without_a_value_is_null(released):
@@ -121,3 +128,14 @@ def test_types_are_declared_of_a_frame_only(bought, tmp_path):  # noqa: F811
     (tmp_path / "a.csv").write_text("x,late\n1,no\n")
     with pytest.raises(UserError, match="types_declared is of a DataFrame"):
         bought("a.csv", types_declared=True)
+
+
+def test_files_have_names_that_are_texts(bought, tmp_path):  # noqa: F811
+    _, data = bought(pd.DataFrame({0: FEW, 1: BERLIN, 2: Y}), label=2, types_declared=True)
+    codes = transform.decode(data.spec, data.x_train)
+    for ending in (".csv", ".parquet"):
+        with files.TABLES[ending](tmp_path / f"x{ending}", data.spec, N) as write:
+            write(codes, data.y_train)
+    assert (tmp_path / "x.csv").read_text().startswith("0,1,2\n")
+    out = pd.read_parquet(tmp_path / "x.parquet")
+    assert list(out.columns) == ["0", "1", "2"] and str(out["1"].dt.tz) == "Europe/Berlin"

@@ -219,7 +219,7 @@ def _words(text: str) -> list[str]:
 
 def _field(word: str, fields: dict[str, Field]) -> Field:
     if word not in fields:
-        raise UserError(f"{word!r} is no column with values{nearest(word, fields)}")
+        raise UserError(f"{word!r} is not a column with values{nearest(word, fields)}")
     return fields[word]
 
 
@@ -233,13 +233,13 @@ def _condition(words: list[str], fields: dict[str, Field]) -> Condition:
     elif text == "null" and sign == "=" and column.nullable:
         value = np.nan
     elif column.categories:
-        raise UserError(f"{text!r} is no category of {column.name}"
-                        f"{nearest(text, column.categories)}")
+        raise UserError(f"{text!r} is not a category of "
+                        f"{column.name}{nearest(text, column.categories)}")
     else:
         value = (transform.number(text) if column.written == "plain" else
                  transform.reader(column)(text))
     if value is None:
-        raise UserError(f"{text!r} is no {transform.what(column)}, as {column.name} has")
+        raise UserError(f"{text!r} is not a {transform.what(column)}, as {column.name} has")
     if column.kind == "categorical" and sign != "=":
         raise UserError(f"the categories of {column.name} have no order; write =")
     return Condition(field, sign, value)
@@ -285,7 +285,7 @@ def _sum(named: list[Field], signs: list[str]) -> Sum:
     for field in named:
         column = field.column
         if column.categories or column.written not in ("plain", "duration"):
-            raise UserError(f"{column.name} is no number, which can be added")
+            raise UserError(f"{column.name} is not a number that can be added")
         if column.kind == "continuous" and column.decimals < 0 and column.written == "plain":
             raise UserError(f"{column.name} has no declared decimals, without which a sum is not "
                             "exact; add decimals: 2, or as many as it has")

@@ -83,7 +83,8 @@ def cells_of_frame(source: str, frame: pd.DataFrame, spec: TableSpec | None, fir
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
-        columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
+        columns[name] = [""] * len(rows) if spec and name in spec.left_out else _texts(
+            source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
     return Cells(source, columns, rows)
 
 

@@ -193,8 +193,8 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
             raise UserError(f"{at(i)}: {_fault(column, texts[i])}")
     if column.kind == "integer":
         for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
-            raise UserError(f"{at(i)}: {texts[i][:100]} is no whole number; mend the "
-                            "cell, or declare the column continuous")
+            raise UserError(f"{at(i)}: {texts[i][:100]} is not a whole number; correct the cell, "
+                            "or declare the column continuous")
     return values
 
 
@@ -229,10 +229,10 @@ def _fault(column: Column, text: str) -> str:
         what = f"null ({text!r})" if text else "an empty cell"
         return f"{what}, but the column is not nullable; fill it in, or {DECLARE_NULL}"
     if column.categories:
-        return (f"{quoted(text)} is no declared category{nearest(text, column.categories)}; mend "
-                "the cell or declare it")
+        return (f"{quoted(text)} is not a declared category{nearest(text, column.categories)}; "
+                "correct the cell or declare it")
     more = "" if transform.is_plain(column) else ", or declare another format"
-    return f"{quoted(text)} is no {transform.what(column)}; mend the cell{more}"
+    return f"{quoted(text)} is not a {transform.what(column)}; correct the cell{more}"
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:

@@ -1,10 +1,12 @@
-"""Readings of a cell of a CSV file: a fixed, public list, and public bins of its values.
+"""Readings of a cell of a CSV file: a fixed, public list, and public places of its values.
 
-Each cell has one reading and one bin, which depend on its own text only. So a noisy histogram of
-readings or bins describes the content of a column (`run.purchase`).
+Each cell has one reading and one place, which depend on its own text only. So a noisy histogram of
+places describes the content of a column (`run.purchase`), however fine they are: a cell lies in one
+place, so that finer ones cost no more.
 
 A number is read by its shape, which is its marks and decimals, and by the unit around it. The lists
-of shapes and of units are fixed and public too.
+of shapes and of units are fixed and public too. A number without marks and unit also has a place
+for its magnitude, and a text for its length.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +27,10 @@ from dpgen_jax.data.table.columns import KINDS, NULLS, SPACE, format_fields, has
 from dpgen_jax.data.table.draft import FORMATS
 
 DECIMALS = "2"
-"""The number of decimals that has shapes of its own, as amounts of money have it."""
+"""The number of decimals that has shapes of its own between thousands, as amounts of money have it.
+"""
+MOST_DECIMALS = 6
+"""The most decimals that a column of numbers without other marks is found to have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,18 +67,27 @@ def _grouped(thousands: str, mark: str) -> list[Shape]:
                             **named)]
 
 
+def _with_decimals(example: str, form: str, digits: int, mark: str = ".") -> Shape:
+    named = {"decimal_mark": mark} if mark != "." else {}
+    return _shape_of_marks(example, form, "continuous", **named, decimals=str(digits))
+
+
 SHAPES = (
     _shape_of_marks("1234", r"\d+", "integer"),
-    _shape_of_marks("1.234", r"\d{1,3}\.\d{3}", "continuous"),
-    _shape_of_marks("0.25", r"\d*\.\d\d", "continuous", decimals=DECIMALS),
-    _shape_of_marks("0.5", r"\d+\.\d*|\.\d+", "continuous"),
+    _shape_of_marks("1234.0", r"\d+\.0", "integer"),  # as floats of whole numbers are written
+    _with_decimals("1.234", r"\d{1,3}\.\d{3}", 3),
+    *(_with_decimals(f"{1234 * (digits == 3)}.{'5' * digits}", rf"\d*\.\d{{{digits}}}", digits)
+      for digits in range(1, MOST_DECIMALS + 1)),
+    _shape_of_marks("0.1234567", r"\d+\.\d*|\.\d+", "continuous"),
     _shape_of_marks("1,234", r"\d{1,3},\d{3}", "integer", thousands=","),
-    _shape_of_marks("0,25", r"\d*,\d\d", "continuous", decimal_mark=",", decimals=DECIMALS),
-    _shape_of_marks("0,5", r"\d+,\d*|,\d+", "continuous", decimal_mark=","),
+    *(_with_decimals(f"0,{'5' * digits}", rf"\d*,\d{{{digits}}}", digits, ",")
+      for digits in (1, 2)),
+    _shape_of_marks("0,1234", r"\d+,\d*|,\d+", "continuous", decimal_mark=","),
     *_grouped(",", "."), *_grouped(".", ","), *_grouped(" ", ","), *_grouped("'", "."))
 """All shapes of digits; a number has the first that matches. Three digits after one point or comma
 may be decimals or a thousand: the other cells of the column decide which."""
-WHOLE, POINT = ([shape.example for shape in SHAPES].index(plain) for plain in ("1234", "0.5"))
+WHOLE, POINTED, POINT = ([shape.example for shape in SHAPES].index(plain)
+                         for plain in ("1234", "1234.0", "0.1234567"))
 SIGNS = ("$", "€", "£", "¥", "₹")
 CODES = ("USD", "EUR", "GBP", "CHF", "JPY")
 UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}", f"{{}}{sign}",
@@ -100,12 +115,24 @@ EITHER = SAMPLE.replace(month=3, day=4)
 """Moments whose texts show the shape of a format; the latter reads with the month before the day
 and after it."""
 LARGEST = 2.0**53
-"""Whole numbers beyond it are read as numbers."""
-SIGNED = np.concatenate([-(2.0 ** (np.arange(80, -41, -1) / 2)), 2.0 ** (np.arange(-40, 81) / 2)])
-"""Edges of the bins of numbers: two an octave from 2^-20 to 2^40, on both sides of zero."""
+"""Whole numbers beyond it are not told apart as numbers: they are texts."""
+
+
+def _signed(edges: np.ndarray) -> np.ndarray:
+    """Edges on both sides of zero, which has the bin between the smallest ones."""
+    return np.concatenate([-edges[::-1], edges])
+
+
+SIGNED = _signed(2.0 ** (np.arange(-40, 129) / 2))
+"""Edges of the bins of numbers: two an octave from 2^-20 to 2^64, on both sides of zero."""
+OCTAVES = _signed(2.0 ** np.array([-1022, -500, -200, -100, -60, -40, -30, *range(-20, 65), 80,
+                                   100, 200, 500, 1023]))
+"""Edges of the magnitudes of numbers: one an octave, and coarser where numbers are no 64-bit
+integers."""
 YEARS = np.array([(datetime.datetime(year, 1, 1) - transform.EPOCH).days
-                  for year in range(1900, 2101)], np.float64)
-"""Edges of the bins of dates, in days: one a year."""
+                  for year in (1, 1000, 1500, 1600, 1700, 1750, 1800, 1850, *range(1900, 2101),
+                               2200, 2500, 3000, 5000, 9999)] + [2_932_897], np.float64)
+"""Edges of the bins of dates, in days: one a year from 1900 to 2100; the last is the year 9999."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,14 +162,14 @@ class Reading:
     def reads(self, other: Reading) -> bool:
         """Returns whether a column of this reading also reads the cells of another.
 
-        One with decimals reads those with as many, and whole numbers.
+        One with decimals reads those with as many or fewer, and whole numbers.
         """
         if self is other or self.family != other.family:
             return self is other
         digits, column = self.entries.get("decimals"), self.column
+        fewer = digits is None or int(str(other.entries.get("decimals", 99))) <= int(str(digits))
         return has_value(column, other.example) and (
-            digits in (None, other.entries.get("decimals"))
-            or (transform.reader(column)(other.example) or 0.0).is_integer())
+            fewer or (transform.reader(column)(other.example) or 0.0).is_integer())
 
 
 MISSING = Reading("missing", {"kind": "missing"}, "")
@@ -224,6 +251,9 @@ def code(text: str) -> int:
     if form := transform.compact_format(text):
         return _stamp_places()[form, ""]
     value, formed = transform.number(text), places_of_marks(text)
+    if re.fullmatch("0[0-9]+", text) or (text.isascii() and text.isdigit()
+                                         and int(text[:400]) > LARGEST):
+        return len(READINGS) - 1  # numerals that are no numbers, as post codes and accounts
     if value is not None:
         return 1 + _plain(value, formed)
     if formed is not None:
@@ -257,15 +287,59 @@ def _stamp_places() -> dict[tuple[str, str], int]:
 def _plain(value: float, formed: tuple[int, int] | None) -> int:
     """Returns the shape of a number that Python reads."""
     shape = POINT if formed is None or formed[0] else formed[1]
-    if shape in (WHOLE, POINT):  # 12.0 is a whole number, as 1e3 is
-        shape = WHOLE if value.is_integer() and abs(value) <= LARGEST else POINT
+    if shape in (WHOLE, POINTED, POINT):  # 12. is a whole number, as 1e3 is
+        whole = value.is_integer() and abs(value) <= LARGEST
+        shape = (POINTED if shape == POINTED else WHOLE) if whole else POINT
     return shape
 
 
-def codes(texts: Sequence[str]) -> np.ndarray:
-    """Returns the places in READINGS of n cells: int16 [n]."""
-    known = {text: code(text) for text in dict.fromkeys(texts)}
-    return np.array([known[text] for text in texts], np.int16)
+DETAILED = frozenset(1 + place for place in range(POINT + 1))
+"""The places in READINGS of the numbers that have a magnitude: those without marks and unit."""
+LONGEST = 24
+"""The digits of numerals that are texts, at most."""
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 20, 40)
+"""Lengths of other texts: a text counts for the first that it does not exceed."""
+NUMERALS = tuple(f"{'0' * zero}{digits}" for zero in (0, 1) for digits in range(1, LONGEST + 1))
+TEXTS = (*NUMERALS, *LENGTHS, math.inf)
+"""The sorts of texts: numerals by their digits, with a zero in front or too long for a number; and
+other texts by their lengths."""
+
+
+def _starts() -> np.ndarray:
+    sizes = [len(OCTAVES) - 1 if place in DETAILED else 1 for place in range(len(READINGS))]
+    return np.cumsum([0, *sizes[:-1], len(TEXTS)])
+
+
+STARTS = _starts()
+"""The first place of each reading, and behind them the number of all places."""
+PLACES = int(STARTS[-1])
+
+
+def place(text: str) -> int:
+    """Returns the place of a stripped cell: of its reading, and within it of its value."""
+    found = code(text)
+    within = 0
+    if found in DETAILED:
+        value = transform.number(text) or 0.0
+        within = int(binned(OCTAVES, np.array([abs(value)]))[0])
+        within = len(OCTAVES) - 2 - within if value < 0 else within  # -1 mirrors 1
+    elif READINGS[found] is TEXT:
+        within = sort_of_text(text)
+    return int(STARTS[found]) + within
+
+
+def sort_of_text(text: str) -> int:
+    """Returns the place in TEXTS of a text."""
+    if re.fullmatch("[0-9]+", text) and len(text) <= LONGEST:
+        return LONGEST * (text[0] == "0") + len(text) - 1
+    return len(NUMERALS) + next(i for i, most in enumerate(TEXTS[len(NUMERALS):])
+                                if len(text) <= float(most))
+
+
+def places(texts: Sequence[str]) -> np.ndarray:
+    """Returns the places of n cells: int32 [n]."""
+    known = {text: place(text) for text in dict.fromkeys(texts)}
+    return np.array([known[text] for text in texts], np.int32)
 
 
 def binned(edges: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -471,7 +471,7 @@ class Plan:
         bins = self.records / (3 * self.classes * self.joint_noise + 1e-9)
         room = MOST_CELLS // (2 * self.d * self.classes)
         if room < 2:
-            raise UserError(f"{self.d:,} columns beside {self.classes:,} classes take "
+            raise UserError(f"{self.d:,} columns and {self.classes:,} classes take "
                             f"{2 * self.d * self.classes:,} cells, and at most {MOST_CELLS // 2:,} "
                             "are counted; leave columns out, or merge classes")
         return int(np.clip(bins, 4, max(min(self.most_bins, room), 2)))
