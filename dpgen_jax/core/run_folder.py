@@ -98,7 +98,7 @@ class RunFolder:
 
     @property
     def holder(self) -> Path:
-        """What the journal knows of earlier runs, for the data holder only."""
+        """The journal's record of earlier runs, for the data holder only."""
         return self.private / "for_the_data_holder.txt"
 
     @property

@@ -1,4 +1,4 @@
-"""What comes of each type of pandas, where it is bought and where it is declared."""
+"""The result for each type of pandas, if it is bought and if it is declared."""
 
 import decimal
 
