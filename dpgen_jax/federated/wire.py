@@ -50,7 +50,7 @@ def decode(data: bytes) -> tuple[About, Arrays]:
         if not isinstance(about, dict):
             raise TypeError("not an object")
         return about, {name.removeprefix("array/"): array for name, array in members.items()}
-    except Exception as error:  # safetensors has exceptions of its own, none of them a ValueError
+    except Exception as error:  # exceptions of safetensors are not ValueErrors
         raise ValueError(f"not a message: {type(error).__name__}") from None
 
 
