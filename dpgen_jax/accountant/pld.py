@@ -282,7 +282,7 @@ def _on_grid(node: np.ndarray, width: float, p: np.ndarray, q: np.ndarray) -> Lo
 _LARGEST, _LARGEST_MIXED = 2**21, 2**17
 _SLICE = math.log(1e-14)  # of a tilted distribution, which may wrap around at each end
 _ROUNDED_UP = 1 + 1e-12  # of a product
-_NOISE = 1e-13, 1e-15  # of a tilted distribution: for each kind what wraps around, for each step rounding
+_NOISE = 1e-13, 1e-15  # tilted: mass that wraps around for each kind, rounding for each step
 
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)  # of delta, for what is not of KINDS
 
