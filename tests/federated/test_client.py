@@ -93,8 +93,8 @@ def test_a_bad_question_costs_nothing(tmp_path):
     cases = [
         ({"images": np.where(good == good.max(), np.nan, good)}, "images of the query is not f"),
         ({"images": good + np.inf}, "images of the query is not finite"),
-        ({"images": good[:-1]}, r"images of the question is float32\[3, 8\], expected"),
-        ({"images": good.astype(np.float64)}, "images of the question is float64"),
+        ({"images": good[:-1]}, r"images of the query is float32\[3, 8\], expected"),
+        ({"images": good.astype(np.float64)}, "images of the query is float64"),
         ({"more": np.zeros(2)}, "has an array 'more', which no query")]
     malformed = [
         ({"round": -1}, "round -1 of the query"), ({"round": 2**31}, "not the number of a round"),
