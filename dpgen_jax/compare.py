@@ -21,6 +21,10 @@ from dpgen_jax.core.errors import UserError
 if TYPE_CHECKING:
     from dpgen_jax.evaluation.report import Entry
 
+UNKNOWN = {"epsilon": "inf", "delta": 1.0, "relation": "unknown", "unit": "unknown",
+           "noise_source": "unknown",
+           "guarantee": "none: the rows came as a table, and their statement is not known"}
+"""The statement of synthetic rows that came as a table."""
 DESCRIPTION = "Writes one page that compares runs which `evaluate` has measured."
 
 
@@ -78,7 +82,7 @@ def _one(path: Path) -> Entry:
     picture = folder / "samples.png"
     grid = Figure("Synthetic images", "One row a class.", files.read_bytes(picture)
                   ) if picture.is_file() else None
-    return Entry(path.resolve().name, found, found.fact("release"), grid)
+    return Entry(path.resolve().name, found, found.fact("release") or UNKNOWN, grid)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ that MST and AIM do not use."""
 UNTRIED = {
     "smartnoise-synth 1.0.8: DPCTGAN, PATECTGAN, DPGAN, PATEGAN":
         "need opacus and torch, gigabytes that were not fetched",
-    "synthcity 0.2.12": "needs torch below 2.3, and packages that come as source alone",
+    "synthcity 0.2.12": "needs torch below 2.3, and packages that exist only as source",
     "dpart 0.1.2": "pins NumPy 1.22.3, which has no wheel for the Python here",
 }
 """Peers that have no program here -> why."""

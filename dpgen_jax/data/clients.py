@@ -114,7 +114,7 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
     n_clients = int(dataset.clients.max()) + 1
     count = math.floor(share * n_clients + 0.5)
     if not count:
-        raise UserError(f"share {share:g} of {n_clients} clients is no client; give "
+        raise UserError(f"share {share:g} of {n_clients} clients means no client; give "
                         f"{1 / n_clients:.2g} or more")
     affected = np.sort(np.random.default_rng(seed).permutation(n_clients)[:count])
     x = np.array(dataset.x_train)

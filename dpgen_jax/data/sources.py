@@ -76,7 +76,7 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     """Loads a CSV file by its schema."""
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
-        return subjects.csv(place, _document("csv", place, schema_file, (label, column)),
+        return subjects.csv(place, _with_all_columns("csv", place, schema_file, (label, column)),
                             test_csv, column, rows)
     return tables.csv(place, _declared("csv", place, schema_file, label), test_csv)
 
@@ -86,8 +86,9 @@ def _load_parquet(place: str, schema_file: str | None, test_csv: str | None, uni
     """Loads a Parquet file by its schema."""
     if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
-        return subjects.parquet(place, _document("parquet", place, schema_file, (label, column)),
-                                test_csv, column, rows)
+        return subjects.parquet(
+            place, _with_all_columns("parquet", place, schema_file, (label, column)), test_csv,
+            column, rows)
     return frames.parquet(place, _declared("parquet", place, schema_file, label), test_csv)
 
 
@@ -98,20 +99,27 @@ def _declared(kind: str, place: str, schema_file: str | None, label: str | None)
             f"{kind}:{place} needs {option('schema', 'FILE.yaml')}, which declares its columns; "
             "draft one with "
             + program("schema", place, label="COLUMN", out="schema.yaml"))
-    document = _document(kind, place, schema_file, (label,))
-    declared = (schema.read(document) if isinstance(document, str) else
-                schema.parse(document, schema_file))
+    if _is_packaged(schema_file):
+        declared = schema.read(schema_file)
+    else:
+        declared = schema.parse(raw.of_file(kind, place).written_out(
+            schema.document(schema_file), (label,)), schema_file)
     require_label(label, declared, schema_file)
     return declared
 
 
-def _document(kind: str, place: str, schema_file: str, apart: tuple[str | None, ...]) -> str | Json:
+def _is_packaged(schema_file: str) -> bool:
+    return schema_file in schema.NAMES and not Path(schema_file).is_file()
+
+
+def _with_all_columns(kind: str, place: str, schema_file: str, apart: tuple[str | None, ...]
+                      ) -> str | Json:
     """Returns a schema's file, or its document with all columns where it declares some together."""
-    if schema_file in schema.NAMES and not Path(schema_file).is_file():
+    if _is_packaged(schema_file) or not patterns.has_patterns(
+            document := schema.document(schema_file)):
         return schema_file
-    document = schema.document(schema_file)
-    return raw.of_file(kind, place).written_out(document, apart) if patterns.has_patterns(
-        document) else schema_file
+    written: Json = raw.of_file(kind, place).written_out(document, apart)
+    return written
 
 
 def require_label(label: str | None, declared: schema.Schema, name: str) -> None:

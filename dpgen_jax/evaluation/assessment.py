@@ -181,7 +181,7 @@ class MembershipJson(TypedDict, total=False):
 class MetricsJson(TypedDict, total=False):
     """metrics.json."""
 
-    release: Required[contents.Statement]
+    release: contents.Statement
     kind: Required[str]
     dataset: str
     setting: SettingJson | None
@@ -207,7 +207,8 @@ def load(path: Path) -> Assessment:
     mend = "evaluate the run again"
     written = read_json(path)
     measured = contents.checked(MetricsJson, written, path, mend)
-    contents.statement(written["release"], f"{path}, release")
+    if "release" in written:  # none where the synthetic records came as a table
+        contents.statement(written["release"], f"{path}, release")
     for part in _dicts(measured):
         if "mean" in part and not isinstance(part["mean"], dict):
             score = contents.checked(ScoreJson, part, path, mend)
@@ -639,7 +640,8 @@ def _likeness_lines(found: Assessment) -> Iterator[str]:
         if len(one.key) == 2:
             real = "" if one.real is None else f"   real against real {one.real.mean:.4f}"
             least = found.at("baselines", "independent", one.name)
-            real += "" if least is None else f"   independent columns {least.value.mean:.4f}"
+            parts = "columns" if found.fact("kind") == "table" else "pixels"
+            real += "" if least is None else f"   independent {parts} {least.value.mean:.4f}"
             yield f"{one.name.replace('_', ' '):22}  {_text(one)}{real}"
     for line in found.fact("fidelity", "far_off") or ():
         yield f"far off: {line}"

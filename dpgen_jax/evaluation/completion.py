@@ -92,8 +92,8 @@ def _codes(spec: TableSpec, frame: pd.DataFrame) -> np.ndarray:
     apart = {*spec.left_out, *(identifier.name for identifier in spec.identifiers)}
     for name in names:
         if name not in columns and name not in apart:
-            raise UserError(f"frame: column {name!r} is no column of the release"
-                            f"{nearest(name, columns)}; it has: {listed(columns)}")
+            raise UserError(f"frame: column {name!r} is not a column of the "
+                            f"release{nearest(name, columns)}; it has: {listed(columns)}")
     read = frame.iloc[:, [i for i, name in enumerate(names) if name in columns]]
     cells = frames.cells_of_frame("frame", read, spec)
     codes = np.full((len(frame), len(spec.columns) + 1), np.nan)

@@ -357,8 +357,9 @@ def fidelity(draws: Sequence[Records], real: Real, judge: Judge,
 
     Returns:
       Findings ("fidelity", name): inception_score, fid_features, precision, recall, density,
-      coverage, and with `inception` fid; and the facts `judge` (see `Judge.info`) and `samples`,
-      the numbers of images behind the scores.
+      coverage, and with `inception` fid; without it also ("baselines", "independent", name), the
+      same of independent pixels (`_independent`); and the facts `judge` (see `Judge.info`) and
+      `samples`, the numbers of images behind the scores.
 
     Raises:
       UserError: There is no draw; or images are malformed or not finite, of another shape than the
@@ -382,15 +383,29 @@ def fidelity(draws: Sequence[Records], real: Real, judge: Judge,
         log("fidelity: real images against real ones")
         x_real, y_real = (_subset(np.asarray(part), n_samples) for part in real.train)
         floor = {name: Score(value) for name, value in compare("real", (x_real, y_real)).items()}
+    apart = compare("shuffled", _independent(draws[0])) if inception is None else {}
     n_real = 0 if real.train is None else min(n_samples, len(real.train[1]))
-    return Part(
-        tuple(Finding(("fidelity", name), Score.of([one[name] for one in by_draw]),
-                      floor.get(name)) for name in by_draw[0]),
+    return Part((
+        *(Finding(("fidelity", name), Score.of([one[name] for one in by_draw]), floor.get(name))
+          for name in by_draw[0]),
+        *(Finding(("baselines", "independent", name), Score(value))
+          for name, value in apart.items())),
         {"fidelity": {"judge": judge.info(), "samples": {
             "synthetic": n_samples, "test": len(x_test), "real": n_real,
             "neighbours": min(NEIGHBOUR_IMAGES, n_pairs), "k": NEIGHBOURS,
             "inception": n_inception if inception else None}}},
         ("fidelity.judge", "fidelity.samples"))
+
+
+def _independent(images: Records) -> Records:
+    """Return images whose pixels are shuffled one by one among the images of a class."""
+    x, y = images
+    shuffled, rng = np.empty_like(x), np.random.default_rng(0)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        shuffled[rows] = rng.permuted(x[rows].reshape(len(rows), -1), axis=0).reshape(
+            x[rows].shape)
+    return shuffled, y
 
 
 def _comparison(x_test: np.ndarray, judge: Judge, inception: Features | None, n_inception: int

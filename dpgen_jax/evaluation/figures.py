@@ -197,7 +197,7 @@ def utility_bars(found: Assessment) -> Figure | None:
         axes.grid(False, axis="y")
         drawing.legend(loc="outside upper left", ncols=2, frameon=False)
 
-    return Figure(f"{title(metric)}: synthetic beside real training records", "Bars are means over "
+    return Figure(f"{title(metric)}: synthetic and real training records", "Bars are means over "
                   "seeds, lines one standard deviation. The grey bar is what as many real records "
                   "give.", svg(0.9 + 0.34 * len(names), draw), from_real=True)
 
@@ -241,7 +241,7 @@ def attacks(found: Assessment) -> Figure | None:
 
     shown = "; ".join(f"{label(name)} {number(one.allowed)}" for name, one in first.items()
                       if one.allowed is not None)
-    return Figure("Attacks beside the bound", "Points: what an attack reached, with one standard "
+    return Figure("Attacks and the bound", "Points: what an attack reached, with one standard "
                   "deviation. " + (f"Allowed at most: {shown}." if shown else
                                    "The guarantee bounds nothing here."),
                   svg(1.1 + 0.3 * len(names), draw), from_real=True)

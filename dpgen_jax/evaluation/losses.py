@@ -154,7 +154,7 @@ def _tail(column: Column, ours: np.ndarray, theirs: np.ndarray, halves: list[lis
     noise = max(scale * math.sqrt(np.mean(np.square(gaps))), float(top - low) / 2)
     by_quantile = (abs(high - far) - ERRORS * noise) / (0.1 * (far - middle))
     beyond = [float(np.mean(values > end)) for values in (ours, theirs)]
-    error = math.sqrt(max(beyond[1], 1e-9) * (1 / len(ours) + 1 / len(theirs)))
+    error = math.sqrt(max(beyond[1], 0.01) * (1 / len(ours) + 1 / len(theirs)))
     by_share = (abs(beyond[0] - beyond[1]) - ERRORS * error) / (0.2 * max(beyond[1], 0.01))
     at_end = [float(np.mean(values == ours.max())) for values in (ours, theirs)]
     error = math.sqrt(max(at_end[1], 1 / len(theirs)) * (1 / len(ours) + 1 / len(theirs)))

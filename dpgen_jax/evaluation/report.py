@@ -252,14 +252,15 @@ def fidelity(found: Assessment) -> list[Table]:
     """Return the table of distances and those of real records, and one for each column."""
     measures = [one for one in found.under("fidelity") if len(one.key) == 2]
     baselines = {one.name: one for one in found.under("baselines", "independent")}
-    heads = ["independent columns"] * bool(baselines)
+    what = "columns" if found.fact("kind") == "table" else "pixels of a class"
+    heads = [f"independent {what}"] * bool(baselines)
     rows = [(label(one.name), [cell(one), *[cell(baselines.get(one.name))] * bool(baselines),
                                floor_cell(one)]) for one in measures]
     if broken := found.at("schema_violations"):
         rows.append(("cells that break the schema", [cell(broken), *[NOTHING] * (
             1 + bool(baselines))]))
     tables = [table("Synthetic records against held-out real ones, and two baselines: "
-                    "the same columns shuffled one by one, and real training records",
+                    f"synthetic {what}, each shuffled, and real training records",
                     ["measure", "synthetic", *heads, "real training records"], rows)
               ] if rows else []
     for one in measures:
@@ -343,7 +344,7 @@ def count_tables(found: Assessment, records: int | None) -> Table | None:
     rows = [(one["name"], [
         Cell(number(one["cells"])), Cell(number(one["rounds"])), Cell(number(one["noise"])),
         Cell(percent(one["noise"] / records)) if records else NOTHING]) for one in listed]
-    return table("Tables that were asked for", [
+    return table("Requested tables", [
         "columns", "counts, at most", "releases", "noise of a count", "of all records"], rows)
 
 
@@ -491,9 +492,12 @@ def audit_figure(audit: Json) -> Figure | None:
             axes.legend(frameon=False, loc="upper right", fontsize=7)
 
     return Figure("Errors that an attack must make", "An attacker who wants to know whether one "
-                  "record was used makes two kinds of errors. No attack gets below a promised "
-                  "curve; a certified one was reached by an attack, with 95 % confidence, on one "
-                  "release whose noise was lowered until it tells something.", svg(3.2, draw))
+                  "record was used makes two kinds of errors. "
+                  "No attack gets below a promised curve; a "
+                  "certified one was reached by an attack, with "
+                  "95 % confidence, on one release whose noise "
+                  "was lowered until "
+                  "it reveals something.", svg(3.2, draw))
 
 
 def _findings(audit: Json) -> list[Json]:
@@ -608,7 +612,7 @@ def pooled(name: str, runs: Sequence[Entry]) -> Entry:
     """
     for field in ("method", "preset", "epsilon", "delta", "unit", "relation", "guarantee"):
         if len({str(run.privacy.get(field)) for run in runs}) > 1:
-            raise UserError(f"the runs in {name} differ in {field}: they are no repeats; compare "
+            raise UserError(f"the runs in {name} differ in {field}: they are not repeats; compare "
                             "them one by one")
     if len({str(conditions(run.found)) for run in runs}) > 1:
         raise UserError(f"the runs in {name} were not evaluated alike; give evaluate the same "
@@ -667,7 +671,7 @@ def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
                 if len({str(entry.privacy.get(name)) for entry in entries}) > 1]
     if promises:
         lines.append(f"Runs differ in {', '.join(promises)}, so their epsilons are not the same "
-                     "promise and cannot be set beside each other.")
+                     "promise and cannot be compared.")
     of_runs = [conditions(entry.found) for entry in entries]
     differing = [text for name, text in SAME.items()
                  if len({str(run[name]) for run in of_runs}) > 1]

@@ -2,8 +2,8 @@
 
 There is no schema: types are read from the real rows, and bounds and categories from both tables.
 So the result is for the data holder only. A column of numbers or dates is one whose real cells are;
-any other has categories, of which the `MOST_CATEGORIES` most common stay apart. A column whose real
-texts are nearly all different, as names or keys are, is left out.
+any other has categories, of which the `MOST_CATEGORIES` most common stay apart. A column of many
+texts that hardly repeat, as names and keys of persons, is left out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Source: TypeAlias = "pd.DataFrame | str | Path"
 MOST_CATEGORIES = 100
 """The categories of a column that stay apart."""
 OTHERS = "(other texts)"
-DIFFERENT = 0.9
-"""The share of different texts from which a column is left out."""
+REPEATED = 3
+"""How often a text is there at least, in the mean, or a column of many texts is left out."""
 FEWEST = 40
 """The fewest rows of either table."""
 
@@ -86,16 +86,19 @@ def read(synthetic: Source, real: Source, label: str | None = None, test: Source
     spec, kept, encoded = _encoded(names, label, parts)
     left = [name for name in names if name not in kept]
     if left:
-        notes.append(f"nearly every real row has another text in {listed(left)}, or none has one: "
-                     "left out")
+        notes.append("columns whose texts hardly repeat, or are empty, are left out: "
+                     f"{listed(left)}")
     train, rest = (encoded[1], encoded[2]) if held_out else _halves(encoded[1])
     return Compared(_name(real), Real(spec, rest, train), _draw(encoded[0]), len(encoded[0][1]),
                     tuple(notes), held_out is None)
 
 
-def is_table(place: str | Path) -> bool:
-    """Return whether a path is that of a table, not of a folder."""
-    return Path(str(place).removeprefix("csv:").removeprefix("parquet:")).is_file()
+def is_table(source: object) -> bool:
+    """Return whether it is a frame, or the path of a CSV or Parquet file, not of a folder."""
+    if not isinstance(source, str | Path):
+        return hasattr(source, "columns")
+    return (str(source).startswith(("csv:", "parquet:")) or Path(source).is_file()
+            or Path(source).suffix in (".csv", ".parquet"))
 
 
 def _texts(source: Source, what: str) -> Mapping[str, Sequence[str]]:
@@ -130,8 +133,8 @@ def _encoded(names: Sequence[str], label: str | None, parts: Sequence[Sequence[S
     for name, *of_tables in zip(names, *parts, strict=True):
         made = _column(name, of_tables, name == label)
         if made is None and name == label:
-            raise UserError(f"{option('label', name)}: some rows have no class, or nearly each has "
-                            "another; name a column of classes")
+            raise UserError(f"{option('label', name)}: some rows have no class, or classes hardly "
+                            "repeat; name a column of classes")
         if made is not None:
             columns.append(made[0])
             codes.append(made[1])
@@ -163,13 +166,10 @@ def _column(name: str, of_tables: Sequence[Sequence[str]], is_label: bool) -> Co
     if not is_label and (numbers := _numbers(name, of_tables, present)) is not None:
         return numbers
     counts = Counter(present)
-    if len(counts) > max(MOST_CATEGORIES, DIFFERENT * len(present)):
+    if len(counts) > max(MOST_CATEGORIES, len(present) / REPEATED):
         return None
-    common = [text for text, _ in counts.most_common(MOST_CATEGORIES)]
-    for text, _ in Counter(filter(None, made)).most_common(MOST_CATEGORIES):
-        if text not in counts and len(common) < MOST_CATEGORIES:
-            common.append(text)
-    known = draft.ordered(common)
+    everywhere = counts + Counter(filter(None, made))  # of both, so that neither is favoured
+    known = draft.ordered(text for text, _ in everywhere.most_common(MOST_CATEGORIES))
     rest = {text for texts in of_tables for text in texts if text} - {*known}
     places = {text: float(i) for i, text in enumerate([*known, *[OTHERS] * bool(rest)])}
     places |= {text: float(len(known)) for text in rest} | {"": np.nan}

@@ -57,7 +57,7 @@ def one(privacy: Json) -> str:
     """Return the unit with what belongs to it."""
     unit = str(privacy["unit"])
     return {"client": "one client with all its records",
-            "subject": f"one {noun(privacy)} with all rows"}.get(unit, f"one {unit}")
+            "subject": f"one {noun(privacy)} with all its rows"}.get(unit, f"one {unit}")
 
 
 def data_of(privacy: Json) -> str:
@@ -161,20 +161,22 @@ def limits(privacy: Json) -> tuple[str, ...]:
     several = (" A person with several records is protected less than one with a single record."
                if privacy["unit"] == "record" else "")
     return (
-        "It is not a finding that the data are anonymous in law. Whether a law such as the GDPR "
-        "still applies is a legal judgement, for which this statement gives the technical facts."
-        f"{several}",
-        "It does not stop conclusions about groups. If the data show that smokers fall ill more "
-        "often, the release may show it too, and it says something about every smoker, including "
-        "those whose data were never used.",
-        f"It limits what this release reveals. Other releases made from the same data add up with "
-        "it: their epsilons and deltas must be added. Their number is not stated here, because a "
-        f"count of runs on exactly these data could reveal whether one {noun(privacy)} was "
+        "Anonymity in law. This statement is not a finding that the data are anonymous. Whether a "
+        "law such as the GDPR still applies is a legal judgement, for which it gives technical "
+        f"facts.{several}",
+        "Secrecy of facts about groups. If the data show that smokers fall ill more often, the "
+        "release may show it too, and that says something about every smoker, including those "
+        "whose data were never used.",
+        "A bound on several releases together. Releases made from the same data add up: their "
+        "epsilons and deltas must be added. The number of earlier ones is not stated here, because "
+        f"a count of runs on exactly these data could reveal whether one {noun(privacy)} was "
         "changed. The data holder keeps it.",
-        "It does not say that synthetic records are true. One may equal a real record by chance, "
-        "and statistics of synthetic records differ from those of the real ones.")
+        "True records. A synthetic record may equal a real one by chance, and statistics of "
+        "synthetic records differ from those of the real ones.")
 
 
+NO_PROMISE = "What differential privacy does not promise"
+"""The heading of `limits`."""
 SHARING = (
     "This folder may be shared as a whole.",
     "The run folder that it comes from must not be shared: its folder private/ and its ledger "
@@ -183,10 +185,10 @@ SHARING = (
     "which epsilon does not cover.",
     "The original data, and any schema or sample that was read from them without a charge, must "
     "not be shared either.")
-"""What may be shared, and what not."""
+"""Sentences on what may be shared."""
 UNCOVERED_SHARING = ("The folder holds parts that the promise does not cover, as named in this "
                      "document. Decide about these before sharing it.")
-NO_SHARING = "This folder must not be shared as private, as nothing bounds what it reveals."
+NO_SHARING = "This folder must not be shared as private, since nothing bounds what it reveals."
 
 
 def sharing(privacy: Json) -> tuple[str, ...]:
@@ -206,8 +208,8 @@ def identifiers(privacy: Json, spec: Spec) -> tuple[str, ...]:
         lines.append(f"{_few(made)}: declared as identifiers. Their values were never read, and "
                      "new ones are made up in every sample.")
     if privacy["unit"] == guarantee.SUBJECT:
-        lines.append(f"{noun(privacy)}: tells which rows belong together. It was not learned from, "
-                     "and the release does not contain it.")
+        lines.append(f"{noun(privacy)}: identifies which rows belong together. It was not learned "
+                     "from, and the release does not contain it.")
     others = "No other column is" if lines else "No column is"
     return (*lines, f"{others} declared as an identifier. Check that none of the columns named "
             "above identifies people directly.")
@@ -318,7 +320,7 @@ def _several(privacy: Json) -> str:
     2014, theorem 2.2).
     """
     if privacy["unit"] == guarantee.SUBJECT:
-        return (f" The column {noun(privacy)} tells which rows belong together; at most "
+        return (f" The column {noun(privacy)} identifies which rows belong together; at most "
                 f"{privacy.get('rows_per_unit')} rows of one {noun(privacy)} were used.")
     if privacy["unit"] != "record":
         return ""
@@ -490,7 +492,8 @@ def page(privacy: Json, spec: Spec, use: Use) -> str:
     return render.page(
         __package__, "statement.html", privacy=checked, stated=explained(checked),
         sentence=sentence(checked), terms=terms(checked), makes=makes(spec), made=_made(checked),
-        origin=origin(checked), limits=limits(checked), sharing=sharing(checked),
+        origin=origin(checked), no_promise=NO_PROMISE, limits=limits(checked),
+        sharing=sharing(checked),
         identifiers=identifiers(checked, spec), use=use, sources=sources(checked))
 
 
@@ -506,7 +509,7 @@ def readme(privacy: Json, spec: Spec, use: Use) -> str:
         *_section("What it makes", _lines(makes(spec))),
         *_section("Identifiers", _listed(identifiers(checked, spec))),
         *_section("What may be shared", _listed(sharing(checked))),
-        *_section("What the promise does not say", _listed(limits(checked))),
+        *_section(NO_PROMISE, _listed(limits(checked))),
         *_section("Not covered by the guarantee", _listed(not_covered(checked))),
         *_section("How to load and sample", [
             *_lines(f"It needs {use.needs}. New records cost no privacy."), "",

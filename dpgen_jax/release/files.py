@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import math
 import os
 import re
@@ -179,10 +180,11 @@ def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     from dpgen_jax.release import frames
 
     assert isinstance(spec, TableSpec)
-    table, most = spec, max(1, GROUP_CELLS // (1 + len(spec.columns)))
+    table, most = dataclasses.replace(spec, numbered=()), max(
+        1, GROUP_CELLS // (1 + len(spec.columns)))  # a file has texts as names
     # Of a row without nulls, since a first group of nulls alone tells no type.
     codes = np.array([[column.low for column in spec.columns]])
-    types = pyarrow.Table.from_pandas(frames.to_frame(spec, codes, np.zeros(1, int)),
+    types = pyarrow.Table.from_pandas(frames.to_frame(table, codes, np.zeros(1, int)),
                                       preserve_index=False).schema
     blocks: list[tuple[np.ndarray, np.ndarray]] = []
     writers: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ def series(column: Column, codes: np.ndarray) -> Any:
     import pandas as pd
 
     dtype, null = column.dtype or default_type(column), np.isnan(codes)
+    if column.written == "date" and not re.search("%-?[dj]", column.format):
+        codes = _first_days(codes)
     if dtype.startswith("category"):
         return pd.Categorical.from_codes(
             np.where(null, -1, codes).astype(np.int64), type_choices(column, numbers_of(dtype)),
@@ -80,6 +83,12 @@ def series(column: Column, codes: np.ndarray) -> Any:
             datetime.UTC).dt.tz_convert(transform.zone_of(column.zone))
     made = pd.Series(_values(column, codes, PLAIN.get(dtype, dtype)))
     return made.astype(dtype).mask(null) if dtype in PLAIN else made
+
+
+def _first_days(codes: np.ndarray) -> np.ndarray:
+    """Returns the first days of the months of dates [n], which are written without a day."""
+    months = np.nan_to_num(codes).astype(np.int64).astype("datetime64[D]").astype("datetime64[M]")
+    return np.where(np.isnan(codes), np.nan, months.astype("datetime64[D]").astype(np.int64))
 
 
 def strings(texts: Sequence[str | None], dtype: str) -> Any:

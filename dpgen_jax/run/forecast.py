@@ -26,10 +26,10 @@ KNOWN = ("wine at epsilon 1, with classifiers of AUROC 0.86 in place of 1.00",
 """That table, what it gave, and the file that says so."""
 
 
-def say(found: tuple[str, ...], log: Callable[[str], None]) -> None:
+def announce(found: tuple[str, ...], log: Callable[[str], None]) -> None:
     """Prints the lines of a forecast on the command line, and warns in Python."""
     if found and not on_command_line():
-        warnings.warn(" ".join(found), stacklevel=2)
+        warnings.warn(". ".join(found), stacklevel=2)
     for line in found if on_command_line() else ():
         log(line)
 
@@ -74,4 +74,4 @@ def lines(method: str, config: MethodConfig, spec: Spec, records: int, budget: B
     much = "noise exceeds signal: " if noise > 1 else ""
     return (f"forecast: {much}the counts of {columns:,} columns get noise of {noise:.2g} times "
             f"{rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} ({KNOWN[1]})",
-            f"forecast: it would be as much with {', or with '.join(helps)}")
+            f"forecast: {', or '.join(helps)} would bring it to {ROUNDED:g} times")

@@ -56,11 +56,11 @@ def column(text, cells):
 FIRST = ROWS[0]  # 0,0.000,S,b in line 2
 FILES = {
     "NaN": (TEXT.replace(FIRST, "0,NaN,S,b"), "line 2, column x: null .'NaN'"),
-    "infinity": (TEXT.replace(FIRST, "0,-inf,S,b"), "line 2, column x: '-inf' is no finite number"),
+    "infinity": (TEXT.replace(FIRST, "0,-inf,S,b"), "column x: '-inf' is not a finite number"),
     "an empty cell": (TEXT.replace(FIRST, "0,,S,b"), "line 2, column x: an empty cell"),
     "an empty class": (TEXT.replace(FIRST, "0,0,S,"), "line 2, column kind: an empty cell"),
     "text for a number": (TEXT.replace(FIRST, "zero,0,S,b"), "line 2, column n: 'zero' is no"),
-    "no whole number": (TEXT.replace(FIRST, "0.5,0,S,b"), "line 2, column n: 0.5 is no whole"),
+    "no whole number": (TEXT.replace(FIRST, "0.5,0,S,b"), "line 2, column n: 0.5 is not a whole"),
     "an unknown category": (TEXT.replace(FIRST, "0,0,XL,b"), "line 2, column size: 'XL' is no "
                             "declared category"),
     "an unknown class": (TEXT.replace(FIRST, "0,0,S,c"), "line 2, column kind: 'c' is no declared"),
@@ -90,7 +90,7 @@ def test_a_bad_file_is_one_clear_line(place, what):
 
 def test_a_file_in_another_encoding(place):
     (place / "shop.csv").write_bytes(TEXT.replace("S", "\u00dc").encode("latin-1"))
-    refused(place, "shop.csv, line 2, cell 3: byte 0xdc is no utf-8; save it as UTF-8")
+    refused(place, "shop.csv, line 2, cell 3: byte 0xdc is not utf-8; save it as UTF-8")
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
@@ -98,7 +98,7 @@ def test_a_file_in_another_encoding(place):
     ("min: 0, max: 1", "min: 0, max: inf", "column x: max is 'inf'; give a finite number"),
     ("  x:", "  n:", "line 4: 'n' is given twice"),
     ("label: kind\n", "label:\n", "the label has no name; write `label: NAME`"),
-    ("label: kind", "label: kinds", "label 'kinds' is no column, did you mean 'kind'"),
+    ("label: kind", "label: kinds", "label 'kinds' is not a column, did you mean 'kind'"),
     ("label: kind", "label: x", "column x: the label is of kind continuous"),
     ("[a, b]", "[a]", "column kind: the label has 1 class; declare 2 or more"),
     ("[a, b]", "[a, b, a]", "column kind: category 'a' is given twice"),

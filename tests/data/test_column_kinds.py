@@ -106,17 +106,19 @@ def test_whatever_a_method_draws_can_be_written_and_read(declared, tmp_path, nam
 
 
 @pytest.mark.parametrize(("name", "cell", "match"), [
-    ("day", "2023-02-29", "line 2, column day: '2023-02-29' is no date of the form %Y-%m-%d"),
-    ("day", "today", "'today' is no date"), ("day", "20230101", "is no date"),
+    ("day", "2023-02-29", "line 2, column day: '2023-02-29' is not a date of the form %Y-%m-%d"),
+    ("day", "today", "'today' is not a date"), ("day", "20230101", "is not a date"),
     ("day", "", "an empty cell, but the column is not nullable"),
-    ("stamp", "2024-02-29", "is no datetime of the form %Y-%m-%d %H:%M:%S"),
-    ("noon", "13:00 PM", "is no time of the form"), ("took", "1:60:00", "is no duration"),
+    ("stamp", "2024-02-29", "is not a datetime of the form %Y-%m-%d %H:%M:%S"),
+    ("noon", "13:00 PM", "is not a time of the form"), ("took", "1:60:00", "is not a duration"),
     ("took", "9" * 40 + ":00:00", "is no duration of the form H:MM:SS"),
-    ("price", "1.234,50", "is no number of the form EUR 1.234,50"),
-    ("price", "EUR 1.23,50", "is no number"), ("price", "EUR 1_0", "is no number"),
-    ("price", "-EUR -5", "is no number"), ("price", "EUR ", "is no number"),
-    ("weight", "1.5 kg", "1.5 kg is no whole number"), ("spiked", "0.5", "0.5 is no whole number"),
-    ("alive", "yes", "'yes' is no declared category"), ("flag", "1", "is no declared category")])
+    ("price", "1.234,50", "is not a number of the form EUR 1.234,50"),
+    ("price", "EUR 1.23,50", "is not a number"), ("price", "EUR 1_0", "is not a number"),
+    ("price", "-EUR -5", "is not a number"), ("price", "EUR ", "is not a number"),
+    ("weight", "1.5 kg", "1.5 kg is not a whole number"),
+    ("spiked", "0.5", "0.5 is not a whole number"),
+    ("alive", "yes", "'yes' is not a declared category"),
+    ("flag", "1", "is not a declared category")])
 def test_a_hostile_cell_is_one_line_with_row_and_column(declared, tmp_path, name, cell, match):
     declared(f"  {name}: {{{KINDS[name][0]}}}\n")
     (tmp_path / "a.csv").write_text(f'{name},y\n"{cell}",no\n')
@@ -139,11 +141,11 @@ def test_a_hostile_cell_is_one_line_with_row_and_column(declared, tmp_path, name
     ("kind: continuous, min: 0.005, max: 1, decimals: 2", "more digits than the 2 decimals"),
     ("kind: continuous, min: 0, max: 1, decimals: 99", "decimals is '99'; give 0 to 15"),
     ("kind: integer, min: 0, max: 9, decimals: 0", "decimals does not belong"),
-    ("kind: integer, min: 0, max: 9, special: 99", "special is no list"),
+    ("kind: integer, min: 0, max: 9, special: 99", "special is not a list"),
     ("kind: integer, min: 0, max: 9, special: [99, 99]", "special value '99'; each is given once"),
     ("kind: integer, min: 0, max: 9, special: [0.5]", "special value '0.5'"),
     ("kind: integer, min: 0, max: 9, special: [1e300]", "special value '1e300'"),
-    ("kind: integer, min: 0, max: 8000000, scale: log", "not told apart on a log scale"),
+    ("kind: integer, min: 0, max: 8000000, scale: log", "not distinguished on a log scale"),
     ("kind: integer, min: 0, max: 9, scale: root", "scale is 'root'; write linear or log"),
     ("kind: boolean, categories: [a, b, c]", "a boolean has two, false first"),
     ("kind: boolean, categories: [Yes, yes]", "a boolean has two"),

@@ -11,6 +11,7 @@ from refusals import refused
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table import constraints as table_constraints
+from dpgen_jax.data.table import rules as rules_of_tables
 from dpgen_jax.data.table import schema
 
 COLUMNS = """\
@@ -70,7 +71,7 @@ def test_they_hold_in_sampled_rows(tmp_path, n):
     assert made.lines()[0] == f"constraint admitted < left: {made.mended[RULES[0]]:,} of {n:,} " \
                               "rows mended"
     table = np.column_stack([made.codes, y])
-    for rule in table_constraints.read_rules(rules.spec):
+    for rule in rules_of_tables.read_rules(rules.spec):
         assert not rule.broken(table).any()
     again = table_constraints.mended(rules.spec, made.codes, y)
     np.testing.assert_array_equal(again.codes, made.codes)
@@ -114,8 +115,8 @@ def test_rows_that_break_one_in_the_file_are_counted_for_the_data_holder(tmp_pat
 
 @pytest.mark.parametrize(("rule", "match"), [
     ("admitted", "write a <= b, total = a"), ("admitted<=left", "with spaces between"),
-    ("admitted <= lft", "'lft' is no column with values, did you mean 'left'"),
-    ("admitted <= id", "'id' is no column with values"),
+    ("admitted <= lft", "'lft' is not a column with values, did you mean 'left'"),
+    ("admitted <= id", "'id' is not a column with values"),
     ("admitted <= net", "both columns must be numbers, or both dates"),
     ("admitted <= admitted", "both columns must be"), ("sex <= work", "both columns must be"),
     ("admitted <= left + seen", "a comparison is of two columns"),
@@ -124,15 +125,15 @@ def test_rows_that_break_one_in_the_file_are_counted_for_the_data_holder(tmp_pat
     ("gross = net + net", "a column stands in it twice"),
     ("high pay = low pay + net", "high pay has no declared decimals.*add decimals: 2"),
     ("tax = net + back", "tax has fewer decimals than its parts"),
-    ("gross = net + sex", "sex is no number, which can be added"),
-    ("gross = admitted", "admitted is no number"),
-    ("sex = x -> work = none", "'x' is no category of sex"),
+    ("gross = net + sex", "sex is not a number that can be added"),
+    ("gross = admitted", "admitted is not a number"),
+    ("sex = x -> work = none", "'x' is not a category of sex"),
     ("sex < m -> work = none", "have no order; write ="),
-    ("sex = m -> work = null", "'null' is no category"), ("sex = m", "'m' is no column"),
+    ("sex = m -> work = null", "'null' is not a category"), ("sex = m", "'m' is not a column"),
     ("sex = m -> tax = 501", "tax has no such value within its bounds"),
     ("sex = m -> tax = 0.5", "tax has no such value"), ("sex = m -> tax > 500", "no such value"),
     ("sex = m -> low pay < 3", "low pay has no nearest number; write <="),
-    ("admitted > 2021 -> tax = 1", "'2021' is no date of the form %Y-%m-%d"),
+    ("admitted > 2021 -> tax = 1", "'2021' is not a date of the form %Y-%m-%d"),
     ("sex = m -> tax = 1 -> work = none", "each side of -> is a column"),
     ("", "write a <= b"), ("=", "write a <= b"), ("-> ->", "each side of ->")])
 def test_a_bad_rule_is_one_line_that_quotes_it(tmp_path, rule, match):
@@ -151,4 +152,4 @@ def test_rules_that_contradict_are_refused_before_anything_is_spent(tmp_path, ru
                "  b: {kind: integer, min: 0, max: 9}\n  c: {kind: integer, min: 20, max: 30}\n"
                "  d: {kind: integer, min: 10, max: 30}\n  y: {kind: boolean}\n")
     (tmp_path / "s.yaml").write_text(COLUMNS + "constraints: a <= b\n")
-    refused("constraints is no list", schema.read, str(tmp_path / "s.yaml"))
+    refused("constraints is not a list", schema.read, str(tmp_path / "s.yaml"))

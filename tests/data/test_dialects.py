@@ -100,10 +100,10 @@ def test_a_draft_of_cells_over_several_lines_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("content", "form", "match"), [
-    (TEXT.encode("cp1252"), "", r"a.csv, line 1, cell 1: byte 0xe9 is no utf-8; save it as UTF-8, "
+    (TEXT.encode("cp1252"), "", r"a.csv, line 1, cell 1: byte 0xe9 is not utf-8; save it as UTF-8, "
      r"or declare file: \{encoding: cp1252\}"),
     ("caf\u00e9,b,y\n".encode() + b"1,w,p\n" * 5000 + b"2,\xfc,q\n", "",
-     "line 5002, cell 2: byte 0xfc is no utf-8"),
+     "line 5002, cell 2: byte 0xfc is not utf-8"),
     (TEXT.encode("utf-16"), "", r"line 1, cell 1: byte 0xff.*\{encoding: utf-16\}"),
     (TEXT.replace("\u00e9", "e").encode("utf-16-le"), "", r"\{encoding: utf-16-le\}"),
     (TEXT.encode(), "", r"one cell with semicolons; .*declare file: \{separator: semicolon\}"),
@@ -114,7 +114,7 @@ def test_a_draft_of_cells_over_several_lines_says_so(tmp_path, monkeypatch):
     (TEXT.encode(), "file: {encoding: klingon}", "encoding 'klingon' is not known"),
     (TEXT.encode(), "file: {encoding: base64}", "encoding 'base64' is not known"),
     (TEXT.encode(), "file: {seperator: tab}", "unknown key 'seperator', did you mean 'separator'"),
-    (TEXT.encode(), "file: semicolon", "file is no block of entries"),
+    (TEXT.encode(), "file: semicolon", "file is not a block of entries"),
     (TEXT.encode(), "file: {multiline: maybe}", "multiline is 'maybe'; write true or false"),
     (TEXT.encode(), "file: {encoding: cp037}", "encoding 'cp037' is not known"),
     (TEXT.encode(), "file: {encoding: utf-16, errors: replace}", "replace is not for utf-16"),

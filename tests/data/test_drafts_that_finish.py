@@ -8,7 +8,7 @@ from refusals import refused
 import dpgen_jax as dg
 from dpgen_jax import schema as schema_command
 from dpgen_jax.data import load
-from dpgen_jax.data.table import draft, schema
+from dpgen_jax.data.table import draft, schema, subjects
 
 RNG = np.random.default_rng(5)
 N = 130
@@ -126,7 +126,8 @@ def test_a_label_that_is_none_is_undecided(cells, why):
 
 
 def test_left_out_and_placeholders_reach_the_release_as_they_are_declared(here):
-    frame = pd.DataFrame({"mail": [f"{word(i)}@x.org" for i in range(N)],
+    mails = [{"at": f"{word(i)}@x.org", "odd": object()} for i in range(N)]  # no cells of a table
+    frame = pd.DataFrame({"mail": mails,
                           "x": np.arange(N) % 9, "note": ["secret"] * N,
                           "y": ["a", "b"] * (N // 2)})
     columns = {"mail": {"kind": "left_out"}, "x": {"kind": "integer", "min": 0, "max": 8},
@@ -149,6 +150,17 @@ def test_left_out_and_placeholders_reach_the_release_as_they_are_declared(here):
     columns["note"] = {"kind": "left_out", "dtype": "str"}
     refused("dtype does not belong to a column of kind left_out", dg.fit, frame,
             schema={"columns": columns}, epsilon=1.0)
+
+
+@pytest.mark.parametrize("kind", [{"kind": "left_out"}, {"kind": "identifier", "pattern": "##"}])
+def test_the_unit_may_be_declared_as_a_column_that_is_not_read(kind, here):
+    frame = pd.DataFrame({"who": [f"p{i // 2}" for i in range(N)], "x": np.arange(N) % 9})
+    columns = {"who": kind, "x": {"kind": "integer", "min": 0, "max": 8}}
+    frame.to_parquet("a.parquet")
+    (here / "s.yaml").write_text(draft.render({"columns": columns}, "a"))
+    for data in (subjects.from_frame(frame, {"columns": columns}, "who", 2),
+                 load("parquet:a.parquet", schema="s.yaml", unit="who", rows_per_unit=2)):
+        assert data.subjects.count == N // 2
 
 
 def test_a_unit_is_left_out_of_the_draft_of_a_frame():

@@ -64,10 +64,10 @@ def test_it_is_the_table_of_a_csv_file(place, monkeypatch, rows):
 
 
 @pytest.mark.parametrize(("column", "cells", "match"), [
-    ("job", {30: "cok"}, "row 30, column job: 'cok' is no declared category"),
+    ("job", {30: "cok"}, "row 30, column job: 'cok' is not a declared category"),
     ("job", {3: None}, "row 3, column job: an empty cell"),
-    ("age", {41: 3.5}, "row 41, column age: 3.5 is no whole number"),
-    ("pay", {0: float("inf")}, "row 0, column pay: 'inf' is no finite number")])
+    ("age", {41: 3.5}, "row 41, column age: 3.5 is not a whole number"),
+    ("pay", {0: float("inf")}, "row 0, column pay: 'inf' is not a finite number")])
 def test_errors_name_the_row_and_the_column(place, monkeypatch, column, cells, match):
     monkeypatch.setattr("dpgen_jax.data.table.frames.BLOCK_CELLS", 6 * 20)
     table = columns()

@@ -119,9 +119,9 @@ def test_no_such_number_of_images_per_class(flat, count, match):
 
 
 @pytest.mark.parametrize(("attribute", "match"), [
-    ("bedrom; kitchen", "'bedrom' is no category or group, did you mean 'bedroom'"),
-    ("bedroom", "names 1 class"), ("bedroom;bedroom", "named twice"), ("", "'' is no category"),
-    ("indoor;outdoor", "'indoor' is no category.*IO_places365.txt")])
+    ("bedrom; kitchen", "'bedrom' is not a category or group, did you mean 'bedroom'"),
+    ("bedroom", "names 1 class"), ("bedroom;bedroom", "named twice"), ("", "'' is not a category"),
+    ("indoor;outdoor", "'indoor' is not a category.*IO_places365.txt")])
 def test_bad_attributes(flat, attribute, match):
     refused(match, load, f"places365:{flat}", attribute=attribute)
 

@@ -339,7 +339,7 @@ SOME = "columns:\n  age: {kind: integer, min: 0, max: 120}\n"
     ("dpmerf", ["--schema=some.yaml", f"{SOME}bought:\n  - {{entry: [age.bounds], kind: "
                 "epsilon-delta, count: 1, epsilon: 9.99, delta: 0.0, mechanism: paid}\n"],
      "nothing is left to train with.*nothing was spent"),
-    ("dpmerf", ["--schema=some.yaml", f"targets: [old]\n{SOME}"], "target 'old' is no column")])
+    ("dpmerf", ["--schema=some.yaml", f"targets: [old]\n{SOME}"], "target 'old' is not a column")])
 def test_what_a_run_refuses_is_refused_before_a_purchase(tmp_path, monkeypatch, method, flags,
                                                          message):
     monkeypatch.chdir(tmp_path)

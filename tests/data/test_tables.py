@@ -91,17 +91,17 @@ def test_gz_and_the_held_out_part(read, tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "match"), [
-    ("1.5,S", "abc,S", "line 2, column pay: 'abc' is no finite number"),
-    ("1.5,S", "inf,S", "line 2, column pay: 'inf' is no finite number"),
-    ("1.5,S", "1_5,S", "line 2, column pay: '1_5' is no finite number"),
+    ("1.5,S", "abc,S", "line 2, column pay: 'abc' is not a finite number"),
+    ("1.5,S", "inf,S", "line 2, column pay: 'inf' is not a finite number"),
+    ("1.5,S", "1_5,S", "line 2, column pay: '1_5' is not a finite number"),
     ("1.5,S", "NaN,S", r"line 2, column pay: null \('NaN'\), .*not nullable"),
     (".25,L", ",L", "line 5, column pay: an empty cell, .*not nullable"),
-    ("cook,40", "cook,40.5", "line 2, column age: 40.5 is no whole number"),
-    ("cook,40", "cook,old", "line 2, column age: 'old' is no finite number"),
-    ("nurse", "nurze", "line 5, column job: 'nurze' is no declared category, did you .*'nurse'"),
+    ("cook,40", "cook,40.5", "line 2, column age: 40.5 is not a whole number"),
+    ("cook,40", "cook,old", "line 2, column age: 'old' is not a finite number"),
+    ("nurse", "nurze", "line 5, column job: 'nurze' is not a declared category, did you .*'nurse'"),
     ("1.5,S", "1.5,", "line 2, column size: an empty cell"),
-    ("40,0", "40,7", "line 2, column Class: '7' is no declared category"),
-    ("40,0", "40,1.0", "column Class: '1.0' is no declared category"),
+    ("40,0", "40,7", "line 2, column Class: '7' is not a declared category"),
+    ("40,0", "40,1.0", "column Class: '1.0' is not a declared category"),
     ("40,0", "40,", "line 2, column Class: an empty cell"),
     ("40,0", "40", "line 2: 4 cells, expected 5"),
     ("40,0", "40,0,", "line 2: 6 cells, expected 5"),
@@ -129,7 +129,7 @@ def test_an_undeclared_column(read):
 
 
 def test_unreadable_files(read):
-    with pytest.raises(UserError, match="line 2, cell 3: byte 0xe9 is no utf-8"):
+    with pytest.raises(UserError, match="line 2, cell 3: byte 0xe9 is not utf-8"):
         read(TEXT.replace("cook", "caf\u00e9").encode("latin-1"))
     refused("cannot be read", read, gzip.compress(TEXT.encode())[:-9], "a.csv.gz")
     refused("cannot be read", read, TEXT, "a.csv.gz")
@@ -219,7 +219,7 @@ def test_faults_of_a_frame(declared):
     good = pd.DataFrame({"age": [1], "Class": ["0"], "pay": [1.0], "job": ["cook"], "size": ["S"]})
     for bad, match in ((good.assign(pay=np.nan), "frame, row 0, column pay: an empty cell"),
                        (good.assign(pay="x"), "frame, row 0, column pay: 'x'"),
-                       (good.assign(Class=True), "column Class: 'True' is no declared category"),
+                       (good.assign(Class=True), "column Class: 'True' is not a declared category"),
                        (good.drop(columns="job"), "frame: column 'job' is missing"),
                        (pd.concat([good, good], axis=1), "frame: column 'age' is named twice"),
                        (good.iloc[:0], "frame: no rows"), ([[1]], "frame is a list")):

@@ -28,7 +28,8 @@ def bought(columns, epsilon=10.0, label=None, seed=5):
     wanted = purchase.Wanted(tuple(columns), label, {})
     survey = purchase.priced_survey(len(columns), rows, epsilon, 1e-5, purchase.SHARE)
     cells = Cells("a.csv", columns, [str(i) for i in range(rows)])
-    document = purchase.buy_schema(cells, wanted, survey, survey.events(), SeededBits(seed))
+    document = purchase.buy_schema(cells, wanted, survey, survey.events(),
+                                   SeededBits(seed)).document
     made = schema.parse(document, "a")
     codes = coded(made, cells).codes
     kept = {}
@@ -221,7 +222,8 @@ def test_whatever_the_answers_are_there_is_a_schema_that_reads_all_cells(monkeyp
         wanted = purchase.Wanted(tuple(columns), label, {})
         survey = purchase.priced_survey(4, 40, 50.0, 1e-5, 0.1)
         cells = Cells("a.csv", columns, [str(i) for i in range(40)])
-        document = purchase.buy_schema(cells, wanted, survey, survey.events(), SeededBits(seed))
+        document = purchase.buy_schema(cells, wanted, survey, survey.events(),
+                                   SeededBits(seed)).document
         made = schema.parse(document, "a")
         codes = coded(made, cells).codes
         assert np.isfinite(transform.encode(made.spec, codes)).all()

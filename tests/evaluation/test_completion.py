@@ -93,9 +93,9 @@ def test_a_value_that_the_model_never_makes_is_left_out_of_the_condition(release
 
 
 @pytest.mark.parametrize(("frame", "match"), [
-    ({"sexx": ["F"]}, "column 'sexx' is no column of the release, did you mean 'sex'"),
-    ({"sex": ["F", "X"]}, "frame, row 1, column sex: 'X' is no declared category"),
-    ({"pay": [1.5]}, "row 0, column pay: .* is no whole number")])
+    ({"sexx": ["F"]}, "column 'sexx' is not a column of the release, did you mean 'sex'"),
+    ({"sex": ["F", "X"]}, "frame, row 1, column sex: 'X' is not a declared category"),
+    ({"pay": [1.5]}, "row 0, column pay: .* is not a whole number")])
 def test_what_does_not_fit_the_schema_is_one_line(release, frame, match):
     with pytest.raises(dg.UserError, match=match):
         dg.complete(release, pd.DataFrame(frame))
@@ -103,7 +103,7 @@ def test_what_does_not_fit_the_schema_is_one_line(release, frame, match):
 
 def test_it_is_refused_within_a_release_and_for_models_that_are_not_conditioned(release, tmp_path):
     root = release.save(tmp_path / "release")
-    with pytest.raises(dg.UserError, match="lies in a release, which is shared, and completed row"):
+    with pytest.raises(dg.UserError, match="is in a release, which is shared, and completed row"):
         dg.complete(release, pd.DataFrame({"sex": ["F"]}), out=root / "completed")
     with pytest.raises(dg.UserError, match="exists; name another folder"):
         dg.complete(release, pd.DataFrame({"sex": ["F"]}), out=tmp_path)

@@ -133,6 +133,9 @@ def test_two_tables_are_evaluated_from_python_and_by_the_command(damaged, tmp_pa
     assert "nothing is known of a privacy guarantee" in page and "The ledger" not in page
     assert page.index("The correlation of") < page.index("Columns: synthetic and held-out")
     assert "losses" in json.loads((tmp_path / "out" / "metrics.json").read_text())
+    from dpgen_jax import compare
+    compare.command([str(tmp_path / "out")] * 2 + ["--out", str(tmp_path / "both.html")])
+    assert "statement is not known" in (tmp_path / "both.html").read_text()
 
 
 def test_what_cannot_be_compared_is_one_clear_line(tmp_path):

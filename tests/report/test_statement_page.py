@@ -56,8 +56,8 @@ def test_the_page_says_what_the_statement_says(name):
         assert text in page.text
     assert ("No privacy guarantee." in page.text) == (stamp.kind == "none")
     assert ("This is promised for" in page.text) == (stamp.kind != "none")
-    for text in ("not a finding that the data are anonymous in law", "conclusions about groups",
-                 "The run folder that it comes from must not be shared", "Their number is not"):
+    for text in ("not a finding that the data are anonymous", "facts about groups",
+                 "The run folder that it comes from must not be shared", "The number of earlier"):
         assert text in page.text and text in " ".join(" ".join(lines).split())
     assert ("Not covered by the guarantee:" in page.text) == (stamp.kind == "not covered")
     assert any("must not be shared as private" in line for line in lines) == (stamp.kind == "none")
@@ -140,7 +140,7 @@ def test_the_statement_names_who_made_it_and_when():
         assert words in page.text and "script" not in page.tags
         assert sum(line.startswith("Guarantee:") for line in text.splitlines()) == 1
         assert "ticket: declared as identifiers. Their values were never read" in page.text
-        assert f"{' '.join(HOSTILE.split())}: tells which rows belong" in " ".join(
+        assert f"{' '.join(HOSTILE.split())}: identifies which rows belong" in " ".join(
             page.text.split())
 
 

@@ -1,7 +1,6 @@
 """Any frame of pandas comes back as its schema says, or is refused before anything is spent."""
 
 import datetime
-import decimal
 import itertools
 import tempfile
 from pathlib import Path

@@ -59,9 +59,9 @@ def test_wide_tables_of_few_rows_and_many_classes_are_named_with_what_helps():
     assert noise == pytest.approx(2.73, abs=0.03)
     assert "noise exceeds signal: the counts of 617 columns get noise of 2.7 times the 48 rows of" \
         in lines[0]
-    columns, classes = (int(re.search(rf"with (\d+) {what}", lines[1])[1])
+    columns, classes = (int(re.search(rf"(\d+) {what}", lines[1])[1])
                         for what in ("columns", "classes"))
-    epsilon = float(lines[1].rsplit("epsilon ", 1)[1])
+    epsilon = float(re.search(r"epsilon (\S+) would bring it to 0.4 times", lines[1])[1])
     for changed in ((1248, columns, 26, 1.0), (1248, 617, classes, 1.0), (1248, 617, 26, epsilon)):
         assert told(*changed)[0] == (), changed
     assert told(1248, columns + 2, 26, 1.0)[0] and told(1248, 617, 26, 0.8 * epsilon)[0]

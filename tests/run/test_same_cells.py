@@ -114,7 +114,8 @@ CHANGES = {"age": ["x", ""], "pay": ["1e9"], "city": ["Rome"],
 @pytest.mark.parametrize("form", ["comma", "Parquet", "frame"])
 def test_one_changed_cell_moves_nothing_public(bought, form):  # noqa: F811
     before = read(bought, form, texts(), "run")
-    for i, (name, cell) in enumerate((name, cell) for name in CHANGES for cell in CHANGES[name]):
+    cases = [(name, cell) for name, cells in CHANGES.items() for cell in cells]
+    for i, (name, cell) in enumerate(cases):
         changed = texts()
         changed.loc[5, name] = cell
         after = read(bought, form, changed, f"run{i}")

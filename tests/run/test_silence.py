@@ -62,7 +62,7 @@ def test_where_nothing_is_to_be_said(written, speaks, bar):
 def test_seconds_tick_on_a_terminal_and_nothing_is_estimated(monkeypatch, capsys):
     monkeypatch.setattr(progress, "TICK", 0.01)
     waiting = progress.Waiting("step", live=True)
-    ticked = re.compile(r"\rstill at the first step, \d+ s with compiling")
+    ticked = re.compile(r"\rcompiling and computing the first step: \d+ s so far")
     assert wait_for(lambda: ticked.search(capsys.readouterr().err))
     waiting.end()
     assert "left" not in capsys.readouterr().err

@@ -271,7 +271,8 @@ def _bounds(shaped: Column, kind: str, entries: dict[str, str]) -> tuple[float, 
                         "swap them")
     if kind == "integer" and not distinguishable(low, high):
         raise UserError(f"column {name}: the integers {entries['min']}..{entries['max']} exceed "
-                        f"the {MAX_RANGE} that are told apart; declare it continuous, or narrow it")
+                        f"the {MAX_RANGE} that can be distinguished; declare it continuous, or "
+                        "narrow it")
     if not math.isfinite(high - low):
         raise UserError(f"column {name}: the range from {entries['min']} to {entries['max']} is "
                         "too large; narrow it")
@@ -288,7 +289,7 @@ def _value(shaped: Column, text: object) -> float | None:
 def _special(shaped: Column, entries: Json) -> tuple[float, ...]:
     texts = entries.get("special", [])
     if not isinstance(texts, list):
-        raise UserError(f"column {shaped.name}: special is no list; write [0, 99]")
+        raise UserError(f"column {shaped.name}: special is not a list; write [0, 99]")
     values: list[float] = []
     for text in texts:
         value = _value(shaped, text)
@@ -308,14 +309,14 @@ def _check_scale(made: Column) -> None:
         top = max(abs(made.low), abs(made.high))
         near = transform.unit(made, np.sign(made.high or -1) * np.array([top - 1, top]))
         if top >= 1 and abs(near[1] - near[0]) < 2 / MAX_RANGE:
-            raise UserError(f"column {made.name}: whole numbers up to {top:.0f} are not told apart "
-                            "on a log scale; declare it continuous with decimals: 0")
+            raise UserError(f"column {made.name}: whole numbers up to {top:.0f} are not "
+                            "distinguished on a log scale; declare it continuous with decimals: 0")
 
 
 def _categories(name: str, entries: Json, nullable: bool) -> tuple[str, ...]:
     texts = entries["categories"]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f'column {name}: categories is no list of texts; write ["a", "b"]')
+        raise UserError(f'column {name}: categories is not a list of texts; write ["a", "b"]')
     if not texts:
         raise UserError(f"column {name}: no categories; declare at least 1")
     earlier: set[str] = set()
@@ -557,8 +558,8 @@ def odd_texts(columns: Sequence[Column], entries: Mapping[str, Mapping[str, Any]
         text = odd.get(made.name, "")
         null = text in NULLS and (made.nullable or made.name == label)
         if made.name in odd and not (null or has_value(made, text)):
-            raise UserError(f"column {made.name}: odd is {text!r}, which is no value of it; write "
-                            "one, or null where the column is nullable or the label")
+            raise UserError(f"column {made.name}: odd is {text!r}, which is not one of its values; "
+                            "write one, or null where the column is nullable or the label")
     return odd
 
 

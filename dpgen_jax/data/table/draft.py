@@ -169,13 +169,15 @@ def _of_present(texts: list[str], dtype: str) -> Entries:
     compact = {transform.compact_format(text) for text in unique}
     if compact in ({transform.COMPACT}, {transform.LONGER}):
         return {"kind": "datetime", "min": min(unique), "max": max(unique), "format": compact.pop()}
-    values = _values(transform.number, texts)
+    are_names = not dtype.lower().startswith("float") and _loses_digits(unique)
+    values = None if are_names else _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
         return made | (_decimals(unique, ".") if made["kind"] == "continuous" else {})
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
         return {"kind": "boolean", "categories": sorted(unique, key=str.casefold)}
-    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, texts)
+    formed = _dated(unique, dtype.startswith("timedelta64")) or (
+        None if are_names else _marked(unique, texts))
     if formed is not None:
         return formed
     if (looks := _look(unique, len(texts))) is not None:
@@ -183,6 +185,12 @@ def _of_present(texts: list[str], dtype: str) -> Entries:
     if len(unique) > MAX_CATEGORIES and len(unique) == len(texts) and (pattern := _pattern(unique)):
         return {"kind": "identifier", "pattern": pattern}
     return _categories(unique)
+
+
+def _loses_digits(unique: list[str]) -> bool:
+    """Returns whether numerals are so long that numbers would not keep them: they are names."""
+    return all(re.fullmatch("[0-9]+", text) for text in unique) and any(
+        int(text[:400]) > 2**53 for text in unique)
 
 
 def ordered(texts: Iterable[str]) -> list[str]:
@@ -211,9 +219,14 @@ def _categories(texts: list[str]) -> Entries:
                           f"{listed(odd)}",
                           f"{{{ends}, nullable: true, odd: \"null\"}}: the texts are read as null",
                           f"{{kind: {LEFT_OUT}}}")
+    codes = "{kind: codes, categories: {file: CODES.txt}}"
+    if len(categories) > MAX_CATEGORIES and (pattern := _pattern(texts)):
+        return _undecided(f"{len(categories)} different texts, some in several rows; leave it out "
+                          f"and name it as the {option('unit')} if it names persons",
+                          codes, f"{{kind: identifier, pattern: {_quoted(pattern)}}}")
     if len(categories) > MAX_CATEGORIES:
-        return _undecided(f"{len(categories)} different texts without a common pattern",
-                          "{kind: codes, categories: {file: CODES.txt}}", f"{{kind: {LEFT_OUT}}}")
+        return _undecided(f"{len(categories)} different texts without a common pattern", codes,
+                          f"{{kind: {LEFT_OUT}}}")
     return {"kind": "categorical", "categories": categories}
 
 
@@ -417,9 +430,9 @@ def _point_out_odd_cells(name: str, cells: Cells) -> None:
     numbers = len(present) - len(odd)
     if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
         tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
-             f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
-             "are; if it should be none, empty the cell, or declare kind: integer or continuous, "
-             "with nullable: true and odd: null", sys.stderr)
+             f"categories, since {quoted(texts[odd[0]])} is not a number, unlike nearly all other "
+             "cells; if the value is missing, empty the cell, or declare kind: integer or "
+             "continuous, with nullable: true and odd: null", sys.stderr)
 
 
 def with_durations(names: Iterable[str]) -> TableSpec:

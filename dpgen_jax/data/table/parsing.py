@@ -24,7 +24,7 @@ import numpy as np
 from dpgen_jax.core import files as core_files
 from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.types import EMPTY, Column, UserError
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import rules, transform
 from dpgen_jax.data.table.columns import NULLS, tamed
 from dpgen_jax.data.table.schema import (
     DEFAULT_DIALECT,
@@ -143,7 +143,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
     y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     y = np.where(unlabelled, np.int32(EMPTY), y)
     table = np.column_stack([*codes, y])
-    for text, rule in zip(spec.constraints, constraints.read_rules(spec), strict=True):
+    for text, rule in zip(spec.constraints, rules.read_rules(spec), strict=True):
         changes[BROKEN, text] = int(rule.broken(table).sum())
     return Coded(np.stack(codes, 1), y, cells.source, changes)
 
@@ -193,8 +193,8 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
             raise UserError(f"{at(i)}: {_fault(column, texts[i])}")
     if column.kind == "integer":
         for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
-            raise UserError(f"{at(i)}: {texts[i][:100]} is no whole number; mend the "
-                            "cell, or declare the column continuous")
+            raise UserError(f"{at(i)}: {texts[i][:100]} is not a whole number; correct the cell, "
+                            "or declare the column continuous")
     return values
 
 
@@ -229,10 +229,10 @@ def _fault(column: Column, text: str) -> str:
         what = f"null ({text!r})" if text else "an empty cell"
         return f"{what}, but the column is not nullable; fill it in, or {DECLARE_NULL}"
     if column.categories:
-        return (f"{quoted(text)} is no declared category{nearest(text, column.categories)}; mend "
-                "the cell or declare it")
+        return (f"{quoted(text)} is not a declared category{nearest(text, column.categories)}; "
+                "correct the cell or declare it")
     more = "" if transform.is_plain(column) else ", or declare another format"
-    return f"{quoted(text)} is no {transform.what(column)}; mend the cell{more}"
+    return f"{quoted(text)} is not a {transform.what(column)}; correct the cell{more}"
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:

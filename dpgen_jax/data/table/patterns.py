@@ -97,10 +97,10 @@ def _members(pattern: str, names: Sequence[str]) -> list[str]:
     if last < first or last - first >= len(names):
         raise UserError(f"columns: {pattern} is {max(0, last - first + 1):,} columns, and the "
                         f"table has {len(names):,}: {listed(names)}; mend the range")
-    width = len(span["first"])
+    width, known = len(span["first"]), set(names)
     matched = [f"{span['start']}{number:0{width}}{span['end']}"
                for number in range(first, last + 1)]
-    if absent := [name for name in matched if name not in set(names)]:
+    if absent := [name for name in matched if name not in known]:
         raise UserError(f"columns: {pattern} has {listed(absent)}, which the table does not have; "
                         f"it has: {listed(names)}")
     return matched

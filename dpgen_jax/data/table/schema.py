@@ -33,7 +33,7 @@ from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, Identifier, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, locate
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import constraints, rules, transform
 from dpgen_jax.data.table.columns import (
     ENTRIES,
     UNDECIDED,
@@ -90,7 +90,7 @@ def _built(events: Iterable[yaml.Event]) -> Any:
             open_parts[-1].append((value, event.start_mark))
         elif isinstance(event, yaml.ScalarEvent):
             if re.search(r"[\ud800-\udfff]", event.value):
-                raise _fault("half a surrogate pair is no text", event)
+                raise _fault("half a surrogate pair is not text", event)
             open_parts[-1].append((event.value.strip(), event.start_mark))
         elif isinstance(event, yaml.DocumentStartEvent) and open_parts[0]:
             raise _fault("a second document; a schema is one", event)
@@ -167,7 +167,7 @@ def declared_dialect(entries: object) -> Dialect:
     """Returns the dialect that a schema declares in its block `file`."""
     known = [field.name for field in dataclasses.fields(Dialect)]
     if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
-        raise UserError("file is no block of entries; write {separator: semicolon}")
+        raise UserError("file is not a block of entries; write {separator: semicolon}")
     for key in entries:
         if key not in known:
             raise UserError(f"file: unknown key {key!r}{nearest(key, known)}; known: "
@@ -284,7 +284,7 @@ def dialect_fault(line: bytes, number: int, dialect: Dialect, error: UnicodeErro
     if not isinstance(error, UnicodeDecodeError):
         return f"line {number}: no {dialect.encoding}; {mend}"
     cell = line[:error.start].count(SEPARATORS[dialect.separator].encode()) + 1
-    return (f"line {number}, cell {cell}: byte 0x{line[error.start]:02x} is no "
+    return (f"line {number}, cell {cell}: byte 0x{line[error.start]:02x} is not "
             f"{dialect.encoding}; {mend}")
 
 
@@ -295,7 +295,7 @@ def label_position(label: object, columns: Sequence[Column]) -> int:
     """Returns the position of the label among all columns: a column of classes."""
     names = [column.name for column in columns]
     if not isinstance(label, str) or label not in names:
-        problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
+        problem = f"label {label!r} is not a column{nearest(str(label), names)}" if label else \
             "the label has no name"
         raise UserError(f"{problem}; write `label: NAME`, one of: {listed(names)}; or leave the "
                         "line out where rows have no classes")
@@ -316,10 +316,10 @@ def label_position(label: object, columns: Sequence[Column]) -> int:
 def declared_targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the columns that an evaluation predicts, each once."""
     if not isinstance(names, list):
-        raise UserError("targets is no list; write [COLUMN, ...]")
+        raise UserError("targets is not a list; write [COLUMN, ...]")
     for name in map(str, names):
         if name not in columns:
-            raise UserError(f"target {name!r} is no column{nearest(name, columns)}; known: "
+            raise UserError(f"target {name!r} is not a column{nearest(name, columns)}; known: "
                             f"{listed(columns)}")
     return tuple(dict.fromkeys(map(str, names)))
 
@@ -419,10 +419,25 @@ def document(source: str) -> Any:
     for entries in columns.values() if isinstance(columns, dict) else ():
         match entries:
             case {"categories": {"file": str(place), **more}} if not more:
-                beside = locate(source).parent / place
-                entries["categories"] = _category_lines(
-                    beside if beside.is_file() else locate(place))
+                entries["categories"] = _category_lines(_beside(source, place))
+    stated = loaded.get("constraints") if isinstance(loaded, dict) else None
+    if isinstance(loaded, dict) and isinstance(stated, list):
+        loaded["constraints"] = [_with_file(rule, source) for rule in stated]
     return loaded
+
+
+def _with_file(rule: Any, source: str) -> Any:
+    """Returns a rule with the combinations that lie in a file."""
+    if not isinstance(rule, str) or " in file " not in rule:
+        return rule
+    names, place = rule.split(" in file ", 1)
+    return rules.listing(names, _category_lines(_beside(source, place)))
+
+
+def _beside(source: str, place: str) -> Path:
+    """Returns a file that a schema names: in the folder of the schema, or else where it says."""
+    beside = locate(source).parent / place
+    return beside if beside.is_file() else locate(place)
 
 
 def _category_lines(path: Path) -> list[str]:
@@ -459,12 +474,12 @@ def _parse(document: object) -> Schema:
     entries, names = document["columns"], list(document["columns"])
     _require_decided(entries)
     apart = {name for name in names if kind_of(name, entries[name]) in UNREAD}
-    released: list[str] = []
+    left_out: list[str] = []
     identifiers: list[Identifier] = []
-    for name in names:
-        made = unread(name, entries[name], len(released)) if name in apart else None
-        released += [name] * (made is not None or name not in apart)
+    for i, name in enumerate(names):
+        made = unread(name, entries[name], i - len(left_out)) if name in apart else None
         identifiers += [made] if made else []
+        left_out += [name] * (name in apart and made is None)
     columns = [column(name, entries[name]) for name in names if name not in apart]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
@@ -480,7 +495,7 @@ def _parse(document: object) -> Schema:
     odd = odd_texts(columns, entries, label.name)
     read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
-        raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
+        raise UserError("read_from_data is not a list; write [COLUMN.min, COLUMN.max, ...]")
     uncovered = [Uncovered(f"{sort} of {columns} read from private data",
                            DECLARE + _buy() * (sort in BUYABLE))
                  for sort, columns in _grouped(read_entries, names)]
@@ -491,13 +506,13 @@ def _parse(document: object) -> Schema:
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = declared_targets(document.get("targets", []), [column.name for column in columns])
-    rules = document.get("constraints", [])
-    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
-        raise UserError("constraints is no list; write one a line, as - a <= b")
-    spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(rules)),
-                     predicted, left_out=tuple(name for name in names if name not in released))
-    constraints.check(spec)
+    stated = document.get("constraints", [])
+    if not isinstance(stated, list) or not all(isinstance(text, str) for text in stated):
+        raise UserError("constraints is not a list; write one per line, as - a <= b")
+    spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(stated)),
+                     predicted, left_out=tuple(left_out))
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
+    constraints.check(spec)
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(purchases(rows)), tuple(uncovered),
                   str(document.get("name", "")), dialect)
@@ -534,7 +549,7 @@ def _bought(rows: Any) -> list[Json]:
     if not isinstance(rows, list) or not all(
             isinstance(row, dict) and not isinstance(row.get("records"), list | dict)
             for row in rows):
-        raise UserError("bought is no list of purchases; leave this block as it was written")
+        raise UserError("bought is not a list of purchases; leave this block as it was written")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 

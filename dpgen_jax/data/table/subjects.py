@@ -17,7 +17,7 @@ import numpy as np
 
 from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import content_of, require_memory
-from dpgen_jax.core.types import EMPTY, Subjects, UserError
+from dpgen_jax.core.types import EMPTY, Subjects, TableSpec, UserError
 from dpgen_jax.data.base import Dataset, frozen, locate
 from dpgen_jax.data.table import frames as parquets
 from dpgen_jax.data.table import parsing, tables
@@ -55,9 +55,16 @@ def csv(place: str, schema: Source, test_csv: str | None, column: str, rows: int
 
 def parquet(place: str, schema: Source, test_file: str | None, column: str, rows: int) -> Dataset:
     """Loads a Parquet file whose rows belong to subjects; it takes what `csv` does."""
-    spec = without(schema, column)[0].spec
+    spec = _with_unit(schema, column)
     return _of_files(lambda path: parquets.parquet_blocks(path, spec), place, schema, test_file,
                      (column, rows))
+
+
+def _with_unit(schema: Source, column: str) -> TableSpec:
+    """Returns the schema by which typed values become texts, those of the units among them."""
+    spec = without(schema, column)[0].spec
+    return dataclasses.replace(spec, left_out=tuple(
+        name for name in spec.left_out if name != column))
 
 
 def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: Source,
@@ -72,7 +79,7 @@ def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: Sou
 
 def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> Dataset:
     """Loads a pandas frame whose rows belong to subjects; the rest is as `csv` takes it."""
-    cells = parquets.cells_of_frame("frame", frame, without(schema, column)[0].spec)
+    cells = parquets.cells_of_frame("frame", frame, _with_unit(schema, column))
     parquets.require_one_type(frame, column)
     data = table("frame", schema, [cells], None, column, rows)
     return dataclasses.replace(data, content=parquets.content_of_frame(frame))
