@@ -1,10 +1,10 @@
 """A forecast for tables, from public facts: the noise that `marginals` adds to counts of a class.
 
-Of each column it counts the values within each class. If these d counts of a record shared the whole
-budget evenly, the noise of each would have a standard deviation of sigma sqrt(2 d / T) over T
-steps, and a mean class has n / C rows. Pairs of columns are counted too, so the noise is larger by a
-factor that hardly depends on the table. All of it is public. The forecast is bad where this noise
-is larger, in shares of the rows, than that of every table of our benchmark.
+Of each column it counts the values within each class. If these d counts of a record shared the
+whole budget evenly, the noise of each would have a standard deviation of sigma sqrt(2 d / T) over
+T steps; pairs of columns are counted too, which makes it larger. A mean class has n / C rows. All
+of it is public. The forecast is bad where this noise is larger, in shares of the rows, than that
+of every table of our benchmark.
 """
 
 from __future__ import annotations
@@ -75,6 +75,6 @@ def lines(method: str, config: MethodConfig, spec: Spec, records: int, budget: B
     helps.append(f"epsilon {at_most(larger, 2)}")
     rows = "the rows" if classes == 1 else f"the {records / classes:,.0f} rows of a mean class"
     much = "noise exceeds signal: " if noise > 1 else ""
-    return (f"forecast: {much}the counts of {columns:,} columns get noise of at least {noise:.2g} times "
-            f"{rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} ({KNOWN[1]})",
+    return (f"forecast: {much}the counts of {columns:,} columns get noise of at least {noise:.2g} "
+            f"times {rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} ({KNOWN[1]})",
             f"forecast: {', or '.join(helps)} would bring it to {ROUNDED:g} times")
