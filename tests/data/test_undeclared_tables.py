@@ -83,7 +83,7 @@ def test_a_table_of_a_report_is_read_right(name):
 def test_zeros_in_front_of_post_codes_are_kept():
     made, _ = bought(table("huge.csv"), label="y")
     found = made["zip"].get("categories", [made["zip"].get("pattern", "").replace("#", "0")])
-    assert all(re.fullmatch("0[0-9]{4}", text) for text in found)
+    assert all(re.fullmatch("0[0-9]{4}", text) for text in found if text != "other")
 
 
 def test_milliseconds_lie_in_their_years():
