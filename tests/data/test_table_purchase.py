@@ -335,7 +335,7 @@ SOME = "columns:\n  age: {kind: integer, min: 0, max: 120}\n"
     ("dpmerf", ["--test-csv=short.csv"], "short.csv: column 'id' is missing"),
     ("dpmerf", ["--schema=some.yaml"], "some.yaml: column age: unknown key 'mim'"),
     ("dpmerf", ["--schema=some.yaml", SOME.replace("max: 120", "max: -1")], "min 0 is above max"),
-    ("dpmerf", ["--schema=some.yaml", SOME.replace("age", "city")], "city: 'Bonn' is no finite"),
+    ("dpmerf", ["--schema=some.yaml", SOME.replace("age", "city")], "city: 'Bonn' is not a finite"),
     ("dpmerf", ["--schema=some.yaml", f"{SOME}bought:\n  - {{entry: [age.bounds], kind: "
                 "epsilon-delta, count: 1, epsilon: 9.99, delta: 0.0, mechanism: paid}\n"],
      "nothing is left to train with.*nothing was spent"),
