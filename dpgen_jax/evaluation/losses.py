@@ -265,10 +265,23 @@ def _common(t: Tables, i: int) -> Iterator[Finding]:
                 "the schema"))
 
 
+OTHER = "other"
+"""The category that a purchase gives to texts that it does not know."""
+
+
 def clipped(t: Tables) -> Iterator[Finding]:
-    """Yield the columns whose declared bounds cut off real values, as their pile-up shows."""
+    """Yield the columns whose schema loses real values.
+
+    Bounds cut some off, as their pile-up shows; or they are no categories that were bought.
+    """
     for i, column in enumerate(t.columns):
         cells = t.real[:, i]
+        if OTHER in column.categories and column.name in t.bought:
+            share = float(np.mean(cells == column.categories.index(OTHER)))
+            yield loss("clipped", (column.name,), (share, 0.0, 0.0), share / 0.05, (
+                f"{percent(share)} of the real values of {column.name} count as `{OTHER}`, since "
+                "the schema was bought and does not have them",
+                f"declare the categories of {column.name} in the schema"))
         if column.kind != "continuous" or len(np.unique(cells[~np.isnan(cells)])) < 20:
             continue
         units = transform.unit(column, cells)
