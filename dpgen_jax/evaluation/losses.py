@@ -273,7 +273,10 @@ def clipped(t: Tables) -> Iterator[Finding]:
     """Yield the columns whose schema loses real values.
 
     Bounds cut some off, as their pile-up shows; or they are no categories that were bought.
+    Without a release there is no schema but that of the records.
     """
+    if t.bought is None:
+        return
     for i, column in enumerate(t.columns):
         cells = t.real[:, i]
         if OTHER in column.categories and column.name in t.bought:
@@ -291,8 +294,9 @@ def clipped(t: Tables) -> Iterator[Finding]:
             if end == 0.0 and column.low == 0.0:
                 continue  # zeros, as of money
             name = written(column, column.high if end else column.low)[0]
-            yield loss("clipped", (column.name,), (share, 0.0, 0.0), share / 0.01 * (
-                share > around), (
+            error = math.sqrt(share / len(cells))
+            yield loss("clipped", (column.name,), (share, 0.0, error),
+                       (share - ERRORS * error) / 0.01 * (share > around), (
                 f"{percent(share)} of the real values of {column.name} lie exactly on the bound "
                 f"{name} of the schema, which cuts off what lies beyond",
                 f"declare wider bounds of {column.name} in the schema"))
