@@ -248,3 +248,26 @@ def test_what_a_schema_cuts_off_and_a_rare_class_are_named():
     assert "lie exactly on the bound 50 of the schema" in found(declared)["clipped", "pay"]
     assert "count as `other`" in found(release)["clipped", "town"]
     assert "ill = yes makes up 5.9 %" in found(None, 0.065)["classes", "ill"]
+
+
+STAYS = TableSpec((Column("admitted", "integer", 18_000, 20_000, written="date", format="%Y-%m-%d"),
+                   Column("left", "integer", 18_000, 20_100, written="date", format="%Y-%m-%d"),
+                   Column("cost", "integer", 0, 10_000)),
+                  Column("ill", "categorical", categories=("no", "yes")), 3)
+
+
+def stays(n, seed, broken=False):
+    """Stays whose cost follows from their length, or, where it is broken, from nothing."""
+    rng = np.random.default_rng(seed)
+    start, length = rng.integers(18_000, 20_000, n), rng.integers(0, 60, n)
+    cost = 100 * (rng.permutation(length) if broken else length) + rng.integers(0, 500, n)
+    return transform.encode(STAYS, np.stack([start, start + length, cost], 1).astype(float)), (
+        rng.random(n) < 0.3).astype(int)
+
+
+def test_the_span_of_two_dates_is_related_to_the_other_columns():
+    part = losses.losses(Real(STAYS, stays(400, 0), stays(400, 1)), Synthetic(
+        lambda n, seed: stays(n, 2, True)), Setting("fast", "", 400, 1))
+    (lost,) = part.facts["losses"]
+    assert lost["columns"] == ["cost", "left - admitted"] and lost["real"] > 0.9 > 0.2 > abs(
+        lost["synthetic"])
