@@ -97,7 +97,7 @@ def test_a_condition_on_an_identifier_says_what_it_is(where):
 @pytest.mark.parametrize(("where", "message"), [
     ("agee>=60", "no column is named 'agee', did you mean 'age'.*known: age"),
     ("age", "'age' has no comparison; write COLUMN=VALUE"), ("age=", "'' is not a value of"),
-    ("age=old", "'old' is not a value of column age, which is integer"), ("age=1.5", "'1.5' is"),
+    ("age=old", "'old' is not a value of column age, which is integer"), ("age=1.5", "'1.5' is no"),
     ("age>=101", "no record can meet age>=101: column age lies from 0 to 100"),
     (["age>60", "age<61"], "no record can meet age>60 and age<61"),
     (["pay>1", "pay=null"], "no record can meet pay>1 and pay=null"),
@@ -178,7 +178,7 @@ def test_labels_keep_equal_shares_where_their_records_are_rejected_unequally():
 def test_a_search_ends_and_says_how_many_were_found(where, n, most, tries, found):
     bounded = sampler(where, n, max_tries=most)
     with pytest.raises(UserError, match=rf"^{found} of {n:,} records that meet {where} were found "
-                       rf"in {tries:,} tries; ask for fewer, widen"):
+                       rf"in {tries:,} tries; draw fewer, widen"):
         list(bounded)
     assert bounded.tries == tries
 
