@@ -141,7 +141,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
                                   f"the bound says {limit}")
         if not np.array_equal(np.delete(first[0].index, sorted(owners), 0),
                               np.delete(other[0].index, sorted(owners), 0)):
-            wrong = wrong or "records of other units were dealt anew"
+            wrong = wrong or "records of other units were dealt again"
     findings.found("one record moves only its own unit, within the bound", not wrong, wrong or (
         f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
         f"differed, by at most {most} of {limit} (squared); nothing else receives records"))
