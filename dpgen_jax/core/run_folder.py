@@ -98,7 +98,7 @@ class RunFolder:
 
     @property
     def holder(self) -> Path:
-        """The journal's record of earlier runs, for the data holder only."""
+        """The page on earlier runs that only the data holder may read."""
         return self.private / "for_the_data_holder.txt"
 
     @property

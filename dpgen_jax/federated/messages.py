@@ -163,8 +163,8 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     names = [_name(path) for path, _ in leaves]
     if odd := sorted(set(names) ^ set(arrays)):
-        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names else
-                        f"the question has an array {odd[0]!r}, which no query of this method has")
+        raise UserError(f"the query has no array {odd[0]!r}" if odd[0] in names else
+                        f"the query has an array {odd[0]!r}, which no query of this method has")
     for name, (_, leaf) in zip(names, leaves, strict=True):
         array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:

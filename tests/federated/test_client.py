@@ -99,7 +99,7 @@ def test_a_bad_question_costs_nothing(tmp_path):
     malformed = [
         ({"round": -1}, "round -1 of the query"), ({"round": 2**31}, "not the number of a round"),
         ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
-        ({"arrays": {}}, "the question has no array 'images'"),
+        ({"arrays": {}}, "the query has no array 'images'"),
         ({"terms": "0" * 64}, "has other terms")]
     questions = [(fed.question(0, **arrays), message) for arrays, message in cases] + [
         (dataclasses.replace(fed.question(0), **fields), message) for fields, message in malformed]
