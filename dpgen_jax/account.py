@@ -3,8 +3,8 @@
     python -m dpgen_jax.account METHOD [--preset NAME] [--epsilon E | --steps N] [--json]
     python -m dpgen_jax.account METHOD --presets       its presets, and what differs from the papers
     python -m dpgen_jax.account RUN                    what a run has spent, from its ledger
-    python -m dpgen_jax.account RUN --cross-check      the same, compared with the dp_accounting package
-    python -m dpgen_jax.account RUN --data-dependent   what its votes say; for the data holder only
+    python -m dpgen_jax.account RUN --cross-check      the same, compared with dp_accounting
+    python -m dpgen_jax.account RUN --data-dependent   the cost by its votes; for the data holder
 
 A bound on the data-dependent epsilon is published, once and at a cost, by dpgen_jax.publish.
 """

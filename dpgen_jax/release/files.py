@@ -239,7 +239,7 @@ def _png(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
 
 def folder_names(spec: Spec) -> list[str]:
-    """Returns the names of the classes' folders: class names, or numbers if one cannot be a folder."""
+    """Returns the names of the classes' folders: class names, or numbers if one is unusable."""
     names = list(spec.class_names)
     sound = all(re.fullmatch(FOLDER, name) for name in names)
     distinct = len({name.casefold() for name in names}) == spec.classes
