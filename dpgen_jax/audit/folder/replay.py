@@ -163,7 +163,6 @@ def neighbour(dataset: Dataset, record: int) -> Dataset:
 
 def _dealt(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
            ) -> tuple[Partition, Private[Records]]:
-    """The records of each unit, dealt as in the run."""
     partition = planning.dealt(method, config, dataset, key)
     sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
     return partition, sealing.deal(sealed, partition)
