@@ -52,7 +52,7 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data"},
     "release/": {"release", "methods", "core", "version", "data.table.transform",
-                 "data.table.constraints",
+                 "data.table.constraints", "data.table.rules",
                  "data.table.columns",
                  "accountant.events"},
     # the glue of a run: it handles sealed values and opens none
@@ -167,8 +167,8 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
 
 # Post-processing: what mends rows, all of a release, and what is fitted to released counts.
 PUBLIC_SIDE = (
-    "data/table/constraints.py", "data/table/transform.py", "release/",
-    *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree")))
+    "data/table/constraints.py", "data/table/rules.py", "data/table/transform.py", "release/",
+    *(f"methods/shared/table_{name}.py" for name in ("models", "plan", "rounds", "tree", "zoom")))
 HOLD_RECORDS = {"Dataset", "Private", "Records"}
 
 

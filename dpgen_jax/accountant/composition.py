@@ -49,7 +49,7 @@ from dpgen_jax.core.errors import BudgetExceeded, UserError, option
 
 # `gaussian_delta` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60
 # digits). Inflating it, or Renyi divergences, by this factor makes every returned epsilon an upper
-# bound, and costs less than 1e-9.
+# bound, and adds less than 1e-9.
 SAFETY = 1 + 1e-9
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
@@ -158,7 +158,7 @@ def require_delta(delta: float) -> None:
 Conversion = Literal["improved", "classic"]
 Values = float | np.ndarray
 
-# More than rounding errors can come to of the few operations that follow each other elsewhere.
+# More than the rounding errors of the short chains of operations elsewhere.
 ROUNDING = 1e-14
 
 
@@ -243,7 +243,7 @@ added.
 """
 
 _LOG_FACTORIAL = gammaln(np.arange(2050) + 1.0)
-_LARGEST_TERM = 128  # terms above are left to Theorem 9, which is valid too: they hardly count
+_LARGEST_TERM = 128  # larger terms use Theorem 9, which is also valid: they are negligible
 
 
 def sampled_curve(events: Events) -> np.ndarray:
@@ -359,7 +359,7 @@ def _even_moments(t: float) -> np.ndarray:
     return np.concatenate([[0.0], sums + math.log(step / math.sqrt(2 * math.pi))])
 
 
-# Parts of delta that are tried: fixed, so that epsilon cannot fall when an event is added.
+# Parts of delta to try; fixed, so that epsilon cannot fall when an event is added.
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _FINE_SHARES = (*_SHARES, 1 - 1e-4, 1 - 1e-6)
 
@@ -596,8 +596,8 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
     while enough / too_little > 1 + 1e-6:
         middle = math.sqrt(enough * too_little)
         too_little, enough = (too_little, middle) if total(middle) <= epsilon else (middle, enough)
-    # Four digits keep a configuration readable; from the failing side, so that the first that holds
-    # is the smallest.
+    # Four digits keep a configuration readable; searched from the failing side, so the first that
+    # holds is the smallest.
     digits = Context(prec=4, rounding=ROUND_CEILING)
     sigma = digits.create_decimal_from_float(too_little)
     while not total(float(sigma)) <= epsilon:

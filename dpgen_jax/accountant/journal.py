@@ -144,7 +144,7 @@ class Entry(Witness):
         self._end = os.fstat(self._fd).st_size
         if known is not None:
             self._records = self._records or known.records
-            # What had none before gets none by going on, nor does what has none now.
+            # A run without a guarantee before, or now, has none after a resume.
             self._guarantee = self._guarantee and known.guarantee
         return known
 
@@ -330,7 +330,7 @@ class Journal:
             self._make_key(path)
         try:
             key = bytes.fromhex(files.read_bytes(path, 1000).decode())
-        except ValueError:  # a UserError too: it is too long, or no file
+        except ValueError:  # a UserError too: it is too long, or not a file
             key = b""
         if len(key) != 32:
             raise UserError(f"{path} is damaged: restore it, or remove {self.folder} and lose the "

@@ -140,7 +140,7 @@ class Account:
             raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
         self.incarnation += 1
         self._start(record)
-        self.pending = {}  # lost steps stay charged: they cannot be settled any more
+        self.pending = {}  # lost steps stay charged, since they can no longer be settled
 
     def _reserve(self, record: Record) -> None:
         steps, events = whole(record["steps"], 1), from_json(record["events"])
@@ -465,7 +465,7 @@ class AppendOnlyFile:
         self.size = 0
         self.tail = b""
         self._fd, self._holder, self._pid = descriptor, -1, os.getpid()
-        self._broken = ""  # the reason why nothing may be appended any more
+        self._broken = ""  # the reason why nothing more may be appended
 
     def lock(self) -> None:
         """Locks the file for this process.
@@ -712,7 +712,7 @@ class Ledger:
         unlimited = header["epsilon"] == math.inf  # strict JSON has no infinity
         record = {**header, "kind": "header", "epsilon": "inf" if unlimited else header["epsilon"]}
         record = json.loads(canonical_json(record))
-        Account().apply(record)  # a header that means nothing must not leave a file behind
+        Account().apply(record)  # an invalid header must not leave a file behind
         ledger = cls(path, open_ledger(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), witness)
         try:
             ledger._file.lock()
@@ -752,8 +752,9 @@ class Ledger:
         self._file.size, self._file.tail = len(data) - len(tail), tail
         self._witness.accept(self)
         if tail:
-            # Longer than the bytes it replaces, as it holds them: a crash in the middle of this
-            # write leaves a torn line again, never a file that looks whole and charges less.
+            # Longer than the bytes it replaces, since it contains them: a crash in the middle of
+            # this write leaves a torn line again, never a file that looks complete and charges
+            # less.
             self._append(torn_line(tail, self._account))
         elif not data.endswith(b"\n"):
             self._file.append(b"\n")

@@ -277,11 +277,12 @@ def _on_grid(node: np.ndarray, width: float, p: np.ndarray, q: np.ndarray) -> Lo
     return Loss(node, mass, width, float(p[-1]))
 
 
-# Nodes of a composed law, and of one of several kinds; where more are needed, the grid is widened.
+# Nodes of a composed distribution, and of one of several kinds; if more are needed, the grid is
+# widened.
 _LARGEST, _LARGEST_MIXED = 2**21, 2**17
-_SLICE = math.log(1e-14)  # of a tilted law, which may wrap around at each end
+_SLICE = math.log(1e-14)  # of a tilted distribution, which may wrap around at each end
 _ROUNDED_UP = 1 + 1e-12  # of a product
-_NOISE = 1e-13, 1e-15  # of a tilted law: for each kind what wraps around, for each step rounding
+_NOISE = 1e-13, 1e-15  # tilted: mass that wraps around for each kind, rounding for each step
 
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)  # of delta, for what is not of KINDS
 
@@ -366,7 +367,7 @@ def _steps(events: Events, way: Direction) -> Steps:
     """For each kind of round the function that makes its loss, and the number of rounds."""
     mu_squared = math.fsum(n * event.mu_squared for event, n in events
                            if isinstance(event, GaussianEvent))
-    # Gaussian releases compose to one, which is a draw with chance 1 of a norm of mu / 2
+    # Gaussian releases compose to one: sampling with probability 1, and a norm of mu / 2
     steps = [(functools.partial(gaussian_loss, 1.0, math.sqrt(mu_squared) / 2, "both"), 1)]
     steps = steps if mu_squared else []
     for event, n in events:

@@ -125,7 +125,7 @@ class Curve:
         log_q = np.where(between, self.log_q1, log_q)
         here = self.rdp(log_q)
         # B_U(q1) is q0 itself, from which on b is data-independent: not left to rounding, since b
-        # jumps there if q0 is no crossing
+        # jumps there if q0 is not a crossing
         above = np.where(between, self.independent, self.rdp(self.largest(log_q)))
         return np.maximum(above - here, here - self.rdp(self.smallest(log_q)))
 

@@ -89,7 +89,8 @@ class RowL2:
         scaled = unit * (reach / jnp.maximum(norm, 1))
         low = jnp.floor(scaled)
         entries = (low + (jax.random.uniform(key, message.shape) < scaled - low)).astype(jnp.int32)
-        # The proof is in integers: whatever floats did above, a longer row is dropped here.
+        # The proof is in integers: whatever the float operations above gave, a longer row is
+        # dropped here.
         entries = jnp.clip(entries, -self.levels, self.levels)
         return enforce(entries, lambda rows: halves_within(rows, self.levels**2))
 
@@ -208,7 +209,7 @@ class GradientL2:
     def project(self, key: Array, message: Array) -> Array:
         """Clips and rounds a gradient; one that is not finite becomes 0."""
         assert_message(message, self.columns)
-        # Gradients whose norm is no float32 are dropped: they are about to diverge.
+        # Gradients whose norm is not finite in float32 are dropped: they are about to diverge.
         norm = jnp.sqrt(jnp.sum(message * message, -1, keepdims=True)) / self.clip
         finite = jnp.isfinite(norm)
         # Rounding moves a row by at most sqrt(columns) / 2: a row of this norm is not dropped.

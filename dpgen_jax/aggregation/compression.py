@@ -177,7 +177,7 @@ class KLevels:
         assert_message(message, self.columns)
         largest = jnp.max(jnp.abs(message), -1, keepdims=True)
         usable = jnp.isfinite(largest) & (largest >= jnp.finfo(jnp.float32).tiny)
-        # Relative to the largest entry: the square of a tiny or huge entry is not a float32.
+        # Relative to the largest entry, since the square of a tiny or huge entry is not a float32.
         unit = jnp.where(usable, message / jnp.where(usable, largest, 1), 0)
         norm = jnp.maximum(jnp.linalg.norm(unit, axis=-1, keepdims=True), 1)
         # The level as a real number from 0 to k - 1; rounding is by chance, so its mean is exact.
@@ -185,7 +185,8 @@ class KLevels:
         low = jnp.clip(jnp.floor(place), 0, self.levels - 2)
         level = low + (jax.random.uniform(key, message.shape) < place - low)
         entries = jnp.where(usable, 2 * level.astype(jnp.int32) - self.max_abs, 0)
-        # The proof is in integers: whatever floats did above, a longer row is dropped here.
+        # The proof is in integers: whatever the float operations above gave, a longer row is
+        # dropped here.
         entries = jnp.clip(entries, -self.max_abs, self.max_abs)
         return enforce(
             entries, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_row_norm)
@@ -257,7 +258,7 @@ class CountSketch:
 
     def __post_init__(self) -> None:
         require_whole(self, depth=1, width=1, columns=1)
-        # They meet in rows i and j where (i - j)(a - a') is a multiple of the width.
+        # They collide in rows i and j if (i - j)(a - a') is a multiple of the width.
         if (self.depth - 1) * (self.blocks - 1) >= self.width:
             raise UserError(f"a sketch of {self.depth} x {self.width} is too narrow for "
                             f"{self.columns} columns; use fewer rows or more columns")

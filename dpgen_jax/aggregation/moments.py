@@ -531,7 +531,7 @@ class PhaseShares:
         first = int(2**SHIFT * size * math.sqrt(self.first) / MOST_LEVELS)
         square = int(2**SHIFT * size * math.sqrt(self.second) / MOST_LEVELS**2)
         tint = min(int(size * math.sqrt(self.tint)), MOST_SHADES)
-        # What rounding down left over is for the count.
+        # The count gets what rounding down left over.
         moving = (first * MOST_LEVELS)**2 + square**2 * MOST_LEVELS**4
         left = left // (1 if zero_out else 2) - -(-moving >> 2 * SHIFT) - tint**2
         return first, square, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint

@@ -305,7 +305,7 @@ class FixedSizeSampling:
             return release
         gaussian = _require_gaussian(self, release, bound)
         if bound.relation != Relation.REPLACE_ONE:
-            # Beside a replaced unit, the proof compares messages of two different units.
+            # In addition to a replaced unit, the proof compares messages of two different units.
             raise UserError(f"{type(self).__name__} is proven for {Relation.REPLACE_ONE}, and "
                             f"{type(bound).__name__} bounds messages under {bound.relation}; use "
                             "another relation or PoissonSampling")

@@ -179,7 +179,8 @@ def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:
     return EpsilonDeltaEvent(epsilon, mechanism="discrete-laplace class counts")
 
 
-# Two bins an octave: the noise of a bin does not depend on its width, so finer bins would drown.
+# Two bins an octave: the noise of a bin does not depend on its width, so finer bins would be hidden
+# by it.
 EDGES = 2.0 ** (np.arange(-40, 81) / 2)
 """Edges of the magnitudes, from 2^-20 to 2^40: smaller ones are one bin, larger ones count as the
 last bin.

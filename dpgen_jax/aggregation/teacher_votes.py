@@ -147,7 +147,7 @@ class OneHot:
         assert_message(message, self.columns)
         # Bins first: loops run along the many histograms, and not along the few bins of each.
         votes = bin_votes(message.ravel(), self.clip, self.bins).T
-        # The proof is in integers: of a histogram that got more than one vote, none is counted.
+        # The proof is in integers: if a histogram got more than one vote, none is counted.
         votes = enforce(votes, lambda bins: jnp.sum(bins * bins, 0, keepdims=True) <= 1)
         return votes.T.reshape(message.shape[0], -1)
 
@@ -591,7 +591,7 @@ def sanitised_totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser:
     require_sanitised(mechanism, sanitiser, counted.steps, charged)
     queries = (counted.counts, counted.answered, mechanism.votes_needed, mechanism.test_noise.sigma,
                mechanism.noise.sigma, sanitiser.order)
-    # Of the tests and answers of the run, which are public, whatever the votes were.
+    # Those of the tests and answers of the run, which are public, whatever the votes were.
     largest = sanitiser.order / 2 * add_up(
         (_mu_squared(event), n) for event, n in mechanism.actual_charge(counted.answered, ()))
     return Private(sanitiser.place(

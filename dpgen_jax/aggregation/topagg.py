@@ -141,7 +141,8 @@ class TopKSign:
         """
         assert_message(message)
         votes = topk_sign(key, message, self.top_k, self.clip)
-        # The proof is in integers: however floats were ordered, no row casts more votes than k.
+        # The proof is in integers: whatever the order of the floats, no row casts more than k
+        # votes.
         return enforce(votes, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.top_k)
 
     @property
@@ -241,8 +242,8 @@ def select_top_k(order: Array, k: int) -> Array:
     above, ties = order > kth, order == kth
     free = k - count(above)
 
-    # The first index up to which there are `free` ties, by bisection again: `ties` alone would
-    # let all of them vote. The loop is not entered while no row has more ties than free places.
+    # The first index up to which there are `free` ties, by bisection again: only `ties` would let
+    # all of them vote. The loop is not entered while no row has more ties than free places.
     def unresolved(bracket: tuple[Array, Array]) -> Array:
         return jnp.any(bracket[0] < bracket[1])
 
@@ -286,7 +287,7 @@ def norm_topk(message: Array, kappa: float) -> Array:
     chex.assert_type(message, jnp.float32)
     largest = jnp.max(jnp.abs(message), -1, keepdims=True)
     size = jnp.abs(message * _shrink(largest))
-    size = jnp.where(size < jnp.finfo(jnp.float32).tiny, 0, size)  # on all backends alike
+    size = jnp.where(size < jnp.finfo(jnp.float32).tiny, 0, size)  # the same on all backends
 
     def squares(kept: Array | bool) -> Array:
         return jnp.sum(jnp.where(kept, size * size, 0), -1, keepdims=True)

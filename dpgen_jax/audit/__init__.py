@@ -1,4 +1,4 @@
-"""Attacks on what a run promises: the call `dpgen_jax.audit(...)`, and the command."""
+"""Attacks on the promise of a run: the call `dpgen_jax.audit(...)`, and the command."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def of_method(target: Target, attack: Attack, log: Log) -> Report:
-    """Attacks the mechanism of a method as a run would compile it, or a whole training.
+    """Attacks the mechanism of a method, compiled as in a run, or a whole training.
 
     Raises:
-        UserError: Arguments that exclude each other, and from the audits.
+        UserError: Arguments exclude each other; also raised by the audits.
     """
     from dpgen_jax import data
     from dpgen_jax.audit import mechanism, training
@@ -52,31 +52,31 @@ class _Audit(ModuleType):
                  seconds: float | None = None, dataset: str | Dataset | None = None,
                  options: DataOptions | None = None, canaries: int | None = None,
                  black_box: bool = False, verbose: bool = True, **fields: Any) -> Report:
-        """Attacks what a method promises, or checks what a run folder states.
+        """Attacks the promise of a method, or checks the statements of a run folder.
 
         `audit("dpmerf")` attacks a mechanism and reads no data, `audit("dpmerf", dataset="glyphs",
         canaries=500)` a whole training, and `audit("runs/first")` checks a run folder.
 
         Args:
             what: The name of a method, or a folder of a run or a release.
-            preset: The preset of a method, whose values all other arguments have if left out.
-            epsilon: The promise of a method.
-            delta: Of the same promise.
-            seconds: How long a mechanism is attacked: by default 100 for a method, 0 for a run.
+            preset: The preset of a method, which gives the other arguments their defaults.
+            epsilon: The epsilon of the promise.
+            delta: The delta of the promise.
+            seconds: The time for attacks on a mechanism: by default 100 for a method, 0 for a run.
             dataset: The records that a method trains on, or those that a run was trained on, of
                 which one is replaced. For a run it is a string, as `load_dataset` takes it.
             options: How the data set is read.
-            canaries: How many canaries are put among the records of `dataset`, for a method.
-            black_box: Whether samples of a release are attacked too, with `canaries`.
-            verbose: Whether each finding is printed as soon as it is made.
+            canaries: The number of canaries among the records of `dataset`, for a method.
+            black_box: Whether to attack samples of a release too, with `canaries`.
+            verbose: Whether to print each finding as soon as it is made.
             **fields: Any field of the method's `Config`.
 
         Returns:
-            The report: a list of findings, and what no check of this audit can see.
+            The report: a list of findings, and what no check of this audit covers.
 
         Raises:
-            UserError: Arguments that exclude each other, a folder that is no run, or data that
-                cannot be read.
+            UserError: Arguments exclude each other, the folder is not a run, or data cannot be
+                read.
         """
         from dpgen_jax.audit.findings import quiet
         from dpgen_jax.audit.folder import of_folder
@@ -110,7 +110,7 @@ def command(argv: list[str]) -> int | None:
     """Runs the command; returns its exit code.
 
     Raises:
-        UserError: Bad arguments, and from the audits.
+        UserError: Bad arguments; also raised by the audits.
     """
     from dpgen_jax.audit import __main__
 

@@ -94,7 +94,7 @@ def command(argv: list[str]) -> int | None:
         The exit code: 0, `findings.FAILED` or `findings.UNDECIDED`.
 
     Raises:
-        UserError: Bad arguments, a folder that is no run, or data that cannot be read.
+        UserError: Arguments are bad, the folder is not a run, or data cannot be read.
     """
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__.strip())

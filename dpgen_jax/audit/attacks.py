@@ -4,26 +4,25 @@ An attack makes many releases of two neighbouring sums and reduces each release 
 threshold on the score guesses which of the two sums was released. The errors of the guesses certify
 a lower bound on the privacy loss.
 
-Releases: each is made by `aggregation.mechanism.release`, as in a run: in a compiled loop, with
-fresh bits of the operating system. Only a few numbers of each are kept, so a sum may have millions
-of entries.
+Releases: each is made by `aggregation.mechanism.release`, as in a run: in a compiled loop, with new
+bits from the operating system. Only a few numbers of each are kept, so a sum may have millions of
+entries.
 
-Trials: a release of a sum of a million entries is slow, and one message moves only a few of them.
-So many units are put into one sum, each of which moves entries that no other one moves. All of them
-send the first of two messages, or all of them the second, and each unit is judged by its own
-entries only. The release of these entries has the law that it has where one unit changes and no
-other, so every unit is a trial of the claim for one unit. Trials are independent where the noise of
-different entries is. An alarm needs no more than that, since the noise that is charged has
-independent entries.
+Trials: a release of a sum of a million entries is slow, and one message changes only a few of them.
+So one sum contains many units, each of which changes entries that no other unit changes. Either all
+send the first of two messages, or all the second, and each unit is judged by its own entries only.
+The release of these entries has the same distribution as if only one unit changed, so every unit is
+a trial of the claim for one unit. Trials are independent if the noise of different entries is. An
+alarm needs no more than that, since the charged noise has independent entries.
 
 Noise: one release of a preset has a mu near 0.02, and certifying most of that takes millions of
-releases. The code makes a claim for any noise, so most attacks are on the mechanism with less noise
-and on its claim for that noise; all other code is the same.
+releases. The code makes a claim for any noise, so most attacks use the mechanism with less noise
+and its claim for that noise; all other code is the same.
 
 Bounds: those of Clopper and Pearson, from draws of both sums. Each function takes scores of
 releases of two neighbouring sums; the last axis counts releases, and axes before it are independent
-repetitions. The first quarter of the releases chooses a threshold, and the others are judged by it:
-on the draws that chose it, a threshold looks better than it is.
+repetitions. The first quarter of the releases chooses a threshold, which is then evaluated on the
+others: on the draws that chose it, a threshold looks better than it is.
 """
 
 from __future__ import annotations
@@ -64,17 +63,17 @@ from dpgen_jax.core.types import Array, Private
 
 TAIL = np.logspace(-6, -1.7, 30)
 LEVELS = np.concatenate([TAIL, np.linspace(0.03, 0.97, 81), 1 - TAIL])
-"""Quantiles of the scores that are tried as thresholds."""
+"""Quantiles of the scores to try as thresholds."""
 SHOWN = 0.05
-"""1 - confidence of the bounds that are shown; an alarm needs `ALARM`"""
+"""1 - confidence of the displayed bounds; an alarm needs `ALARM`"""
 Value = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From rates of false positives and of false negatives to what they certify."""
+"""A function from rates of false positives and false negatives to what they certify."""
 
 
 def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
-    """Returns Clopper and Pearson's upper bound on a chance, at confidence 1 - alpha.
+    """Returns Clopper and Pearson's upper bound on a probability, at confidence 1 - alpha.
 
-    `hits`, int [...], is how often it happened in n trials.
+    `hits`, int [...], is the number of events in n trials.
     """
     hits = np.asarray(hits)
     return np.where(hits >= n, 1.0, beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1)))
@@ -88,7 +87,7 @@ def training_part(n: int) -> int:
 def in_reach(curve: Mapping[str, Sequence[float]], n: int, alpha: float, value: Value) -> float:
     """Returns approximately what the best test of a trade-off curve certifies with n releases.
 
-    They include those that choose the threshold; `alpha` and `value` are as of `certified`.
+    They include those that choose the threshold; `alpha` and `value` are as in `certified`.
     """
     judged = n - training_part(n)
     points = [np.asarray(curve[name]) for name in ("false_positives", "false_negatives")]
@@ -102,10 +101,10 @@ def certified(zeros: np.ndarray, ones: np.ndarray, value: Value, alpha: float = 
 
     Args:
         zeros: Scores of releases of the first sum, float [..., n].
-        ones: Of the second one, float [..., n], higher where the attack works.
-        value: From both rates of errors to what they certify, as `mu_of` and `epsilon_of`. The
-            threshold is the one that would certify most of the part that chooses it.
-        alpha: The chance that the truth is below the bound.
+        ones: Scores of releases of the second one, float [..., n]; higher if the attack works.
+        value: A function from both error rates to what they certify, such as `mu_of` and
+            `epsilon_of`. The threshold is the one that certifies most on the part that chooses it.
+        alpha: The probability that the truth is below the bound.
     """
     first = training_part(zeros.shape[-1])
     judged = zeros.shape[-1] - first
@@ -127,12 +126,12 @@ def certified(zeros: np.ndarray, ones: np.ndarray, value: Value, alpha: float = 
 
 
 def mu_of(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
-    """Returns the mu at which both rates of errors lie on the trade-off curve."""
+    """Returns the mu whose trade-off curve contains both error rates."""
     return -ndtri(false_positives) - ndtri(false_negatives)
 
 
 def epsilon_of(delta: float) -> Value:
-    """Returns the function from both rates of errors to the epsilon at delta that they show."""
+    """Returns the function from both error rates to the epsilon at delta that they imply."""
     def epsilon(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             either = [np.log((1 - one - delta) / other) for one, other in (
@@ -143,17 +142,17 @@ def epsilon_of(delta: float) -> Value:
 
 
 MU = 3.0
-"""of one release after its noise was lowered: the fewest draws certify nine tenths of it"""
+"""mu of one release after its noise is lowered: nine tenths of it take the fewest draws"""
 LAPLACE_MU = 1.2
-"""The same of Laplace noise, about: what is certified of it is epsilon, which grows faster."""
+"""Approximately the same for Laplace noise, for which epsilon is certified, which grows faster."""
 DELTAS = (0.1, 0.01, 0.001)
-"""at which epsilon is certified: the smaller, the more releases it takes"""
+"""the deltas of certified epsilons: a smaller one takes more releases"""
 NoisySum = SumMechanism | LocalMechanism
-"""mechanisms that release a noisy sum, or of each client a noisy message"""
+"""mechanisms that release a noisy sum, or a noisy message of each client"""
 
 
 def attackable(mechanism: Mechanism) -> NoisySum | ConfidentGNMax:
-    """Returns the mechanism, as one of the types that can be attacked.
+    """Returns the mechanism if it is of a type that can be attacked.
 
     Raises:
         UserError: It is of another type.
@@ -164,7 +163,7 @@ def attackable(mechanism: Mechanism) -> NoisySum | ConfidentGNMax:
 
 
 def with_noise(mechanism: NoisySum, noise: Noise) -> NoisySum:
-    """Returns the mechanism with another noise, and its schedule's draws not secret."""
+    """Returns the mechanism with another noise, and without secret draws."""
     schedule = mechanism.schedule
     if isinstance(schedule, PoissonSampling | FixedSizeSampling):
         schedule = FullParticipation()
@@ -172,9 +171,9 @@ def with_noise(mechanism: NoisySum, noise: Noise) -> NoisySum:
 
 
 def lowered(mechanism: NoisySum, mu: float = MU) -> NoisySum:
-    """Returns the mechanism with so much noise that one release has this mu.
+    """Returns the mechanism with noise such that one release has this mu.
 
-    Its noise is Gaussian or discrete Laplace, and no test comes before its answers.
+    Its noise is Gaussian or discrete Laplace, and it has no test before its answers.
     """
     sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
     if isinstance(mechanism.noise, DiscreteLaplace):
@@ -196,7 +195,7 @@ def gaussian(noise: Noise) -> RoundedGaussian:
 
 
 def gaussian_noise(noise: Noise, sigma: float) -> RoundedGaussian:
-    """Returns a Gaussian noise of the same type, faults of it included, with another sigma."""
+    """Returns Gaussian noise of the same type, including its faults, with another sigma."""
     return dataclasses.replace(gaussian(noise), sigma=max(sigma, MIN_SIGMA))
 
 
@@ -222,18 +221,18 @@ def gaussian_mu(events: Events) -> float | None:
 BLOCK_BYTES = 2**25
 """Bytes of the bits of one block of releases."""
 LONGEST = 256
-"""Releases of one block, at most."""
+"""The most releases of one block."""
 
 Features = Callable[[Any], Array]
-"""From the outcome of a release to a few numbers, float32 [F]."""
+"""A function from the outcome of a release to a few numbers, float32 [F]."""
 
 
 @functools.singledispatch
 def near(decode: object, n_units: int, apart: np.ndarray) -> np.ndarray:
-    """Returns what all other units add, so that the change of one shows best: int32 [B, D].
+    """Returns the sum of all other units for which the change of one is most visible: int32 [B, D].
 
     Args:
-        apart: bool [B, D], where the two sums differ.
+        apart: bool [B, D], the entries in which the two sums differ.
     """
     return np.zeros(apart.shape, np.int32)
 
@@ -250,7 +249,7 @@ def _(decode: Majority | Share, n_units: int, apart: np.ndarray) -> np.ndarray:
 
 
 def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns two likelihood ratios, up to a factor: of Gaussian and of Laplace noise.
+    """Returns two likelihood ratios, for Gaussian and for Laplace noise, up to a factor.
 
     `totals` are two sums, int32 [2, B, D].
     """
@@ -283,7 +282,7 @@ def answer_features(mechanism: ConfidentGNMax) -> Features:
 def compiled(mechanism: Mechanism, features: Features) -> Callable[[Array, Array], Array]:
     """Compiles a block of releases of one sum: from int32 [B, D] and bits to float32 [S, F].
 
-    Noise of clients is drawn by `contribution`: there the sum is the message of one client.
+    Noise of clients is drawn by `contribution`; the sum is then the message of one client.
     """
     local = isinstance(mechanism, LocalMechanism)
 
@@ -306,15 +305,15 @@ def compiled(mechanism: Mechanism, features: Features) -> Callable[[Array, Array
 
 def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int,
                   features: Features | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Makes releases of two sums, until there are enough or the time is over.
+    """Makes releases of two sums until there are enough or the time is over.
 
     Args:
-        totals: int32 [2, B, D]; of clients with noise of their own float32 [2, B, M], messages.
-        most: Releases of each sum, at most; 16 are made at least.
-        features: What is kept of a release; by default what separates both sums.
+        totals: int32 [2, B, D]; for clients that add noise float32 [2, B, M], messages.
+        most: The most releases of each sum; at least 16 are made.
+        features: The numbers to keep of a release; by default those that separate both sums.
 
     Returns:
-        float32 [n, F] of each sum.
+        float32 [n, F] for each sum.
     """
     shape = (mechanism.client_bits_shape if isinstance(mechanism, LocalMechanism)
              else mechanism.bits_shape)
@@ -339,7 +338,7 @@ def draw_releases(mechanism: Mechanism, totals: np.ndarray, seconds: float, most
 
 
 def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns one number for each release: the linear discriminant of the part that trains it.
+    """Returns one number for each release: the linear discriminant fitted to the training part.
 
     From features float32 [n, F] of releases of either sum to float [n] each, higher for the second.
     """
@@ -354,23 +353,23 @@ def release_scores(zeros: np.ndarray, ones: np.ndarray) -> tuple[np.ndarray, np.
 
 
 MOST_PLACES = 512
-"""Trials in one release, at most."""
+"""The most trials in one release."""
 AS_FAR = 0.9
 """The pair of a trial has at least this share of the squared distance of the best pair."""
 SHARED = 0.1
-"""At most this share of a trial's squared distance is in entries that others move too."""
+"""At most this share of a trial's squared distance is in entries that other trials change too."""
 FRUITLESS = 2
 """Consecutive calls for worst cases without a further trial, after which the search ends."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """Two sums, and the trials that are in them.
+    """Two sums, and the trials in them.
 
     Attributes:
         totals: int32 [2, B, D].
-        entries: int64 [K], of the flattened sum, that only one trial moves.
-        owner: int64 [K], the trial that moves an entry, below `count`.
+        entries: int64 [K], entries of the flattened sum that only one trial changes.
+        owner: int64 [K], the trial that changes an entry, below `count`.
         count: T.
         nearest: The smallest squared distance of a trial in its own entries.
     """
@@ -396,10 +395,10 @@ class Trials:
 
 def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
                  rng: np.random.Generator) -> Trials:
-    """Puts as many trials into one sum as its entries have room for.
+    """Puts as many trials into one sum as fit in its entries.
 
-    The best pair is the only trial where no worst case of the bound is as far. The search takes
-    the given seconds.
+    If no worst case of the bound is as far as the best pair, that pair is the only trial. The
+    search takes the given seconds.
     """
     most = min(MOST_PLACES, mechanism.n_units)  # a sum over more units could overflow int32
     call = pairs.worst_cases(mechanism, pair.messages.shape[1:])
@@ -420,10 +419,10 @@ def found_places(mechanism: pairs.Mechanism, pair: pairs.Pair, seconds: float,
 
 
 class _Places:
-    """The trials so far, and the entries that they move.
+    """The trials so far, and the entries that they change.
 
     Attributes:
-        kept: Of each trial the entries that it moves, int64, and by how much, squared.
+        kept: For each trial the entries that it changes, int64, and the squared changes.
     """
 
     def __init__(self, pair: pairs.Pair):
@@ -433,7 +432,7 @@ class _Places:
         self._totals = np.zeros((2, pair.added[0].size), np.int64)
 
     def offer(self, added: np.ndarray) -> None:
-        """Keeps two sums, int32 [2, B, D], if they are far apart and have entries of their own."""
+        """Keeps two sums, int32 [2, B, D], if they are far apart and have separate entries."""
         one, other = added.reshape(2, -1)
         entries = np.flatnonzero(one != other)
         squared = (other[entries].astype(float) - one[entries])**2
@@ -444,7 +443,7 @@ class _Places:
             self.kept.append((entries, squared))
 
     def trials(self) -> Trials:
-        """Returns the trials with the entries that only they move, except those with few left."""
+        """Returns the trials with entries that only they change, except those with few of these."""
         entries, owner = [np.zeros(0, int)], [np.zeros(0, int)]
         distances: list[float] = []
         for places, squared in self.kept:
@@ -458,9 +457,9 @@ class _Places:
 
 
 ENOUGH, MOST = 2**16, 2**20
-"""Trials of each sum, at most: with lowered noise, and with the noise of a preset."""
+"""The most trials of each sum: with lowered noise, and with the noise of a preset."""
 FEWEST = 16
-"""Releases of each sum, at least, however many trials are in one."""
+"""The fewest releases of each sum, however many trials are in one."""
 
 
 def as_it_is(noised: Array, n_units: float) -> Array:
@@ -482,7 +481,7 @@ class Scores:
     ones: np.ndarray
 
     def curve(self) -> dict[str, list[float]]:
-        """Returns points of the trade-off curve that are certified together, at 95 %."""
+        """Returns points of the trade-off curve that are certified jointly, at 95 %."""
         first = training_part(len(self.zeros))
         tried = np.quantile(self.ones[:first], np.linspace(0.02, 0.98, 25))
         alpha = SHOWN / (2 * len(tried))
@@ -500,7 +499,7 @@ def attacked(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int
 
 
 def totals_of(mechanism: NoisySum, pair: pairs.Pair) -> np.ndarray:
-    """Returns the two sums int32 [2, B, D]; of clients with noise of their own the messages."""
+    """Returns the two sums int32 [2, B, D], or the messages of clients that add noise."""
     if isinstance(mechanism, LocalMechanism):
         return pair.messages
     others = near(mechanism.decode, mechanism.n_units, pair.added[0] != pair.added[1])
@@ -508,7 +507,7 @@ def totals_of(mechanism: NoisySum, pair: pairs.Pair) -> np.ndarray:
 
 
 def sensitivity(mechanism: Mechanism, pair: pairs.Pair, found: Findings, name: str) -> Finding:
-    """Adds a finding: whether any two messages move the sum further than is declared."""
+    """Adds a finding: whether any two messages change the sum by more than is declared."""
     declared = mechanism.bound.squared_sensitivity()
     return found.found(
         f"{name}: sensitivity", pair.squared <= declared,
@@ -517,7 +516,7 @@ def sensitivity(mechanism: Mechanism, pair: pairs.Pair, found: Findings, name: s
 
 
 def tried(mechanism: Mechanism, trials: Trials, seconds: float, most: int) -> Scores:
-    """Makes releases of sums with many trials, and scores each trial by the entries it moves."""
+    """Makes releases of sums with many trials, and scores each trial by the entries it changes."""
     releases_of_each = max(FEWEST, most // trials.count)
     return Scores(*(features.astype(float).ravel() for features in draw_releases(
         mechanism, trials.totals, seconds, releases_of_each, trials.features())))
@@ -526,7 +525,7 @@ def tried(mechanism: Mechanism, trials: Trials, seconds: float, most: int) -> Sc
 def judge(found: Findings, check: str, events: Events, scores: Scores, detail: str) -> None:
     """Adds what scores certify about the claim of events: mu, or epsilon if they are not Gaussian.
 
-    It fails where the claim is exceeded at a confidence of 1 - `ALARM`.
+    It fails if the claim is exceeded at a confidence of 1 - `ALARM`.
     """
     mu, n = gaussian_mu(events), len(scores.zeros)
     claims: list[tuple[str, float, Value]] = [("mu", mu, mu_of)] if mu is not None else [
@@ -543,7 +542,7 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
 
 def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
-    """Adds the attack on the noisy sum, which proofs are about, with its noise lowered."""
+    """Adds the attack on the noisy sum, which the proofs are about, with its noise lowered."""
     plain = lowered(mechanism)
     scores, detail = of_sum(plain, pair, seconds, ENOUGH)
     judge(found, f"{name}: noisy sum", plain.events(1), scores, detail)
@@ -551,10 +550,10 @@ def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Find
 
 
 def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
-    """Attacks one release of a noisy sum, as it is; of clients with noise of their own one message.
+    """Attacks one undecoded release of a noisy sum, or one message of clients that add noise.
 
     No draw of the mechanism is secret, and there are at most `most` trials of each sum. Returns the
-    scores, and what was attacked in words.
+    scores, and a description of what was attacked.
     """
     if isinstance(plain, LocalMechanism):
         return attacked(plain, totals_of(plain, pair), seconds, most), _noise(plain)
@@ -569,7 +568,7 @@ def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tupl
 
 def decoded(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
             ) -> None:
-    """Adds the attack on what is released: the noisy sum decoded, with its noise lowered."""
+    """Adds the attack on the released value: the decoded noisy sum, with its noise lowered."""
     plain = lowered(mechanism)
     scores = attacked(plain, totals_of(plain, pair), seconds)
     judge(found, f"{name}: what is released ({type(mechanism.decode).__name__})", plain.events(1),
@@ -577,15 +576,15 @@ def decoded(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findin
 
 
 def _lowered_tests(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
-    """Confident-GNMax whose tests by themselves have about this mu in a round."""
+    """Confident-GNMax whose tests have about this mu in a round, without the answers."""
     return dataclasses.replace(mechanism, test_noise=gaussian_noise(
         mechanism.test_noise, math.sqrt(mechanism.queries) / mu))
 
 
 def _lowered_answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
-    """Confident-GNMax that answers always, and whose answers have about this mu.
+    """Confident-GNMax that always answers, and whose answers have about this mu.
 
-    The threshold is lowered where two bins with half of the votes each would not reach it.
+    The threshold is lowered if two bins with half of the votes each would not reach it.
     """
     reached = (mechanism.n_units // 2 - 6 * mechanism.test_noise.sigma) / mechanism.n_units
     noise = gaussian_noise(mechanism.noise, math.sqrt(2 * mechanism.queries) / mu)

@@ -1,47 +1,46 @@
-"""Canaries, which by fair coins send one of two opposite messages, and what guesses certify.
+"""Canaries, which send one of two opposite messages by fair coins, and what guesses certify.
 
 One training with many canaries certifies a lower bound on epsilon: an attacker guesses the coins
 from what the training releases, and the bound follows from the number of right guesses.
 
-Messages. A method with canaries is the method itself, with its own mechanism, loop and ledger; only
-the units that have a canary answer differently. The label of a canary tells which of its two values
-it has, by numbers beyond the classes. So the two values are those of one record that was replaced,
-or left out. Where messages are gradients, each canary has a coordinate of its own, which the
-gradients of all other records leave free. Elsewhere each canary has a code of its own, which
-changes from round to round, and units without a canary are silent. Where only the winners of votes
-are released, units without a canary make ties. The adversary of the definition may choose all other
-records, so the definition allows each of these attacks, and what is certified is certified for the
-mechanism and the loop. Where clients add noise of their own, the adversary is the server, who sees
-what each of them sends: `Server` keeps the entries of a client's message that its canary may set.
+Messages. A method with canaries is the same method, with its own mechanism, loop and ledger; only
+the units with a canary answer differently. The label of a canary, a number beyond the classes,
+encodes which of its two values it has. So the two values are those of one record that was replaced,
+or left out. If messages are gradients, each canary has a separate coordinate, which the gradients
+of all other records leave free. Otherwise each canary has a separate code, which changes from round
+to round, and units without a canary send nothing. If only the winners of votes are released, units
+without a canary make ties. The adversary of the definition may choose all other records, so the
+definition allows each of these attacks, and the result is certified for the mechanism and the loop.
+If clients add noise, the adversary is the server, which sees what each of them sends: `Server`
+keeps the entries of a client's message that its canary may set.
 
 Guesses. A coin is guessed by its log likelihood ratio, given the noisy sums to which the canaries
-added their messages. The ratio is that of the noise that is charged, with the other canaries taken
-at their mean. It decides how well coins are guessed, but not what guesses certify, which holds for
-guesses of any kind.
+added their messages. The ratio is that of the charged noise, with the other canaries at their mean.
+It affects how well coins are guessed, but the validity of the bound does not depend on it.
 
-The bound. Each of m canaries takes one of two opposite values by a fair coin of its own. An
-attacker guesses r of the m coins from what is public, and leaves the others. Let N be the number of
-right guesses. The less private a training is, the more often N is large. This module bounds the
-chance of N >= v for every training that has a given trade-off curve for a change of any one canary.
+The bound. Each of m canaries has one of two opposite values by a separate fair coin. An attacker
+guesses r of the m coins from what is public, and no others. Let N be the number of right guesses.
+The less private a training is, the more often N is large. This module bounds the probability of N
+>= v for every training that has a given trade-off curve for a change of any one canary.
 
-Proof. Fix all coins but the i-th. Let Z be 1 where coin i is guessed right and W where it is
-guessed wrong. The event {N >= c, Z = 1} becomes {N >= c - 1, W = 1} where the coin is turned and
-the guesses stay. Let F(x) be the most that the chance of any event can grow to from x under the
-promise: min_k(e^eps_k x + delta_k, ..) for pairs, Phi(Phi^-1(x) + mu) for mu-GDP. F is concave, so
-averages over all coins and all i satisfy, for every c,
+Proof. Fix all coins but the i-th. Let Z be 1 if coin i is guessed right and W be 1 if it is guessed
+wrong. The event {N >= c, Z = 1} becomes {N >= c - 1, W = 1} if the coin is turned and the guesses
+stay. Let F(x) be the largest probability, under the promise, of an event whose probability was x:
+min_k(e^eps_k x + delta_k, ..) for pairs, Phi(Phi^-1(x) + mu) for mu-GDP. F is concave, so averages
+over all coins and all i satisfy, for every c,
 
     R_c <= F(H_{c-1}),  R_c = E[N; N >= c] / m,  H_c = E[r - N; N >= c] / m.
 
 Suppose P(N >= v) = tau. Mass above v may be moved down to v: this lowers R_c and raises H_c for c
-<= v, so that all inequalities still hold. So R_v = tau v / m and H_v = tau (r - v) / m. With P(N =
-n) = p_n, H_n - H_{n+1} = p_n (r - n) / m and R_n - R_{n+1} = p_n n / m; therefore, with w_n = n /
-(r - n), which grows with n,
+<= v, so all inequalities still hold. So R_v = tau v / m and H_v = tau (r - v) / m. With P(N = n) =
+p_n, H_n - H_{n+1} = p_n (r - n) / m and R_n - R_{n+1} = p_n n / m; therefore, with w_n = n / (r -
+n), which grows with n,
 
     R_c = R_v - w_{v-1} H_v + w_c H_c + sum_{c<n<v} (w_n - w_{n-1}) H_n
 
 grows with every H_n. By induction downwards, `least` below, with H_{c-1} = max(H_c, F^-1(R_c)), is
-the least that R and H can be. In the end R_0 + H_0 = r / m: where the least is more, P(N >= v) is
-below tau.
+the smallest possible value of R and H. Finally R_0 + H_0 = r / m: if the smallest value exceeds it,
+P(N >= v) is below tau.
 
 Sources: Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (NeurIPS 2023);
 Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run" (2024), whose
@@ -84,12 +83,12 @@ from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserEr
 
 
 def evidence_of_spikes(numbers: Array, added: Array, sigma: float, rate: float) -> Array:
-    """Returns the ratios [N] of canaries that have a coordinate of their own.
+    """Returns the ratios [N] of canaries with separate coordinates.
 
     Args:
-        numbers: float32 [N], the sum of each one's coordinate over the B rows.
-        added: float32 [2, B, D], what a canary adds for tails and for heads.
-        rate: The chance that a canary is counted.
+        numbers: float32 [N], the sum of each canary's coordinate over the B rows.
+        added: float32 [2, B, D], the contributions of a canary for tails and for heads.
+        rate: The probability that a canary is counted.
     """
     tails, heads = added
     rows = len(tails)
@@ -104,10 +103,10 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
 
     Args:
         noised: float32 [B, D], the noisy sum.
-        queried: bool [N], which canaries the round queries.
-        added: From the number of a canary to what it adds for tails and for heads, float32
-            [2, B, D].
-        rate: The chance that a canary is counted; 1 where the noise is Laplace.
+        queried: bool [N], the canaries that the round queries.
+        added: A function from the number of a canary to its contributions for tails and for heads,
+            float32 [2, B, D].
+        rate: The probability that a canary is counted; 1 for Laplace noise.
     """
     everyone = jnp.arange(len(queried))
 
@@ -125,7 +124,7 @@ def evidence_of_codes(noised: Array, queried: Array, added: Callable[[Array], Ar
 
 
 def _ratio(noise: Noise, rate: float, left: Array, tails: Array, heads: Array) -> Array:
-    """The ratio [] of heads, by what a canary adds for tails and for heads, float32 [B, D]."""
+    """The ratio [] of heads, from contributions for tails and for heads, float32 [B, D]."""
     if isinstance(noise, DiscreteLaplace):  # for each entry, the ratio of its two laws
         return jnp.sum(jnp.abs(left - tails) - jnp.abs(left - heads)) / noise.scale
     apart = heads - tails
@@ -145,10 +144,10 @@ def _gaussian(z: Array, heads: Array, tails: Array, rate: float) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """The public state: that of the method, and how likely each coin has become.
+    """The public state: that of the method, and the likelihood of each coin.
 
     Attributes:
-        inner: The method's own.
+        inner: The method's public state.
         ratio: float32 [N], log likelihood ratios of heads to tails.
         step: int32 [], rounds so far.
     """
@@ -169,18 +168,18 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Server(LocalMechanism):
-    """The view of a server that looks at one client in each entry and knows who sent what.
+    """The view of a server that sees which client sent each entry.
 
     Guarantee:
-        That of `LocalMechanism`, of which this is post-processing, message by message: what is kept
-        of a message are the entries that its sender may set, whichever way the coin fell.
+        That of `LocalMechanism`, of which this is post-processing, message by message: it keeps the
+        entries of a message that its sender may set, whatever the coin is.
 
     Source:
         As `LocalMechanism`.
     """
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns what the client sent, in the entries that its canary may set."""
+        """Returns the client's message in the entries that its canary may set."""
         return super().contribution(key, message, private_input) * (message != 0)
 
 
@@ -197,16 +196,16 @@ def seen(mechanism: NoisySum | ConfidentGNMax) -> Mechanism:
 
 @dataclasses.dataclass(frozen=True)
 class Canaries:
-    """The messages of canaries, and the units that have them.
+    """The messages of canaries, and their units.
 
     Attributes:
-        method: The method that is attacked.
+        method: The attacked method.
         shape: (B, M) of a message.
-        classes: C; the label C + 2 i + coin is that of canary i, of N; where winners of votes
-            are released, units without one have C + 2 N + their side of a tie.
+        classes: C; the label C + 2 i + coin is that of canary i, of N; if winners of votes are
+            released, units without a canary have C + 2 N + their side of a tie.
         units: int [N], the unit of each canary.
-        places: int [N], the coordinate of each canary, where messages are gradients.
-        shapes: Of the messages of each phase, where the method has several.
+        places: int [N], the coordinate of each canary, if messages are gradients.
+        shapes: The shapes of the messages of each phase, if there are several.
     """
 
     method: Method
@@ -223,13 +222,13 @@ class Canaries:
 
     @property
     def spikes(self) -> bool:
-        """Whether each canary has a coordinate of its own."""
+        """Whether each canary has a separate coordinate."""
         return (isinstance(self.mechanism.bound, GradientL2 | RowL2)
                 and len(self.units) <= self.shape[1])
 
     @property
     def rate(self) -> float:
-        """The chance that a canary is counted in a round in which its unit is queried."""
+        """The probability that a canary is counted in a round that queries its unit."""
         schedule, n = self.mechanism.schedule, self.mechanism.n_units
         if isinstance(schedule, PoissonSampling):
             return schedule.rate
@@ -249,7 +248,7 @@ class Canaries:
         return jnp.stack([b, a])
 
     def added(self, i: Array, step: Array) -> Array:
-        """Returns what canary i adds for tails and for heads: float32 [2, B, D]."""
+        """Returns the contributions of canary i for tails and for heads: float32 [2, B, D]."""
         add = adder(self.mechanism)
         return jnp.stack([add(jax.random.key(0), message) for message in self.pair(i, step)]
                          ).astype(jnp.float32)
@@ -269,13 +268,13 @@ class Canaries:
         return jnp.where((tag >= 0) & (tag // 2 <= last), said, usual)
 
     def plain(self, records: Records) -> Records:
-        """Returns records with labels that the method knows."""
+        """Returns records with the method's labels."""
         return Records(records.x, jnp.where(records.y >= self.classes, 0, records.y))
 
     def labels(self, usual: np.ndarray, coins: np.ndarray) -> np.ndarray:
         """Returns labels that decide the message of each unit: int32 [U].
 
-        `usual`, int32 [U], are the labels of records that are not canaries; there are N coins.
+        `usual`, int32 [U], are the labels of records without a canary; there are N coins.
         """
         n, y = len(self.units), usual.copy()
         if isinstance(self.mechanism, ConfidentGNMax):
@@ -287,8 +286,8 @@ class Canaries:
         """Returns the log likelihood ratios [N] of heads that one release adds.
 
         Args:
-            noised: float32 [B, D], a noisy sum; where only the winners of votes are released
-                float32 [B, k], and then the ratios are right up to a factor.
+            noised: float32 [B, D], a noisy sum; or, if only the winners of votes are released,
+                float32 [B, k], for which the ratios are correct up to a factor.
         """
         mechanism, n = self.mechanism, len(self.units)
         if isinstance(mechanism, ConfidentGNMax):
@@ -346,8 +345,8 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
     Each phase of the method has messages of a shape (B, M). The choice may be public.
 
     Raises:
-        UserError: There are more canaries than units; or than coordinates, where each client is
-            looked at by itself.
+        UserError: There are more canaries than units, or than coordinates if each client is
+            observed separately.
     """
     n_units = method.mechanism.n_units
     made = Canaries(method, shapes[0], classes, rng.permutation(n_units)[:canaries],
@@ -362,16 +361,16 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
 
 
 def most(method: Method, shapes: Sequence[tuple[int, int]]) -> int:
-    """Returns how many canaries there can be, as `chosen` takes them."""
+    """Returns the largest number of canaries for `chosen`."""
     n_units = method.mechanism.n_units
     apart = isinstance(method.mechanism, LocalMechanism)
     return min(n_units, shapes[0][1]) if apart else n_units
 
 
 Shrink = Callable[[float], float]
-"""F^-1: from the chance of an event to the least that it can be on a neighbour."""
+"""F^-1: from the probability of an event to its smallest probability on a neighbour."""
 ROUNDING = 1 + 1e-9
-"""By this much a sum must exceed what is possible, because floats are rounded."""
+"""The margin for float rounding by which a sum must exceed its largest possible value."""
 
 
 def gaussian(mu: float) -> Shrink:
@@ -387,11 +386,11 @@ def of_pairs(pairs: Sequence[tuple[float, float]]) -> Shrink:
 
 
 def rejected(shrink: Shrink, canaries: int, guesses: int, right: int, alpha: float) -> bool:
-    """Returns whether so many right guesses have a chance of at most alpha under a promise.
+    """Returns whether this many right guesses have probability at most alpha under a promise.
 
-    Of m canaries r were guessed, a number that was fixed before the training, and v of the guesses
-    are right. `shrink` is F^-1 of the promise; alpha is the chance that one which holds is
-    rejected.
+    Of m canaries r were guessed, a number fixed before the training, and v of the guesses are
+    right. `shrink` is F^-1 of the promise; alpha is the probability of rejecting a promise that
+    holds.
     """
     if not 0 <= right <= guesses <= canaries:
         raise ValueError(f"{right} right of {guesses} guesses on {canaries} canaries")
@@ -409,8 +408,8 @@ def certified(family: Callable[[float], Shrink], canaries: int, guesses: int, ri
               alpha: float = 0.05, most: float = 50.0) -> float:
     """Returns the largest parameter that is rejected: a lower bound at confidence 1 - alpha.
 
-    `family` is from a parameter (mu, or epsilon) to F^-1; a larger parameter promises less, and
-    none above `most` is looked for. The numbers are as of `rejected`.
+    `family` maps a parameter (mu, or epsilon) to F^-1; a larger parameter promises less, and the
+    search ends at `most`. The numbers are as in `rejected`.
     """
     def fails(parameter: float) -> bool:
         return rejected(family(parameter), canaries, guesses, right, alpha)
@@ -433,20 +432,20 @@ def certified_epsilon(canaries: int, guesses: int, right: int, delta: float, alp
 
 
 SIMULATED = 20_000
-"""Coins in the simulation of a schedule with secret draws."""
+"""Number of coins in the simulation of a schedule with secret draws."""
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
-"""Shares of the canaries that may be guessed; the best one is chosen before the training."""
+"""Shares of the canaries to guess; the best one is chosen before the training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """The guesses that the mechanism, as charged, allows to the best attack.
+    """The distribution of the guesses of the best attack on the mechanism as charged.
 
     It is computed from the events only, before the training.
 
     Attributes:
-        ratios: float [K], simulated log likelihood ratios, positive where the guess is right.
-        right: The most that the chance of a right guess can be, with the error of the simulation.
+        ratios: float [K], simulated log likelihood ratios, positive if the guess is right.
+        right: The largest probability of a right guess, including the error of the simulation.
     """
 
     ratios: np.ndarray
@@ -454,7 +453,7 @@ class Law:
 
     @classmethod
     def of(cls, made: Canaries, steps: int) -> Law:
-        """Returns the law of the guesses of a training of some rounds."""
+        """Returns the distribution of the guesses for a training of some rounds."""
         mechanism, rng = made.method.mechanism, np.random.default_rng()
         rounds = mechanism.schedule.max_participations(steps)
         event, times = mechanism.events(steps)[0]
@@ -470,12 +469,12 @@ class Law:
 
     @classmethod
     def of_laplace(cls, event: LaplaceEvent, times: int, rng: np.random.Generator) -> Law:
-        """Returns the law where each of some releases is (sensitivity / scale)-private.
+        """Returns the distribution if each of some releases is (sensitivity / scale)-private.
 
-        No such releases tell more than as many answers of randomised response (Kairouz, Oh and
-        Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015), which discrete
-        Laplace noise of sensitivity 1 attains: each answer is right with a chance of e^eps / (1 +
-        e^eps), and the best guess is that of the majority.
+        Such releases reveal at most as much as the same number of answers of randomised response
+        (Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015),
+        which discrete Laplace noise of sensitivity 1 attains: each answer is right with probability
+        e^eps / (1 + e^eps), and the best guess is that of the majority.
         """
         epsilon = event.sensitivity / event.scale
         chance = 1 / (1 + math.exp(-epsilon))
@@ -485,7 +484,7 @@ class Law:
         return cls(ratios, min(1.0, right + times * event.total_variation))
 
     def guessed(self, canaries: int, delta: float) -> int:
-        """Returns how many coins to guess, so that epsilon at delta is certified best."""
+        """Returns how many coins to guess to certify the largest epsilon at delta."""
         def expected(share: float) -> float:
             r = max(1, int(share * canaries))
             kept = np.abs(self.ratios) >= np.quantile(np.abs(self.ratios), 1 - share)
@@ -532,7 +531,8 @@ def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: fl
           ) -> None:
     """Adds what the guesses of a training certify; epsilon is certified at delta.
 
-    `law` is that of the guesses as charged, and the events are those of the whole training.
+    `law` is the distribution of the guesses as charged, and the events are those of the whole
+    training.
     """
     coins, ratio = guesses
     n, correct = len(coins), (ratio > 0) == (coins > 0)

@@ -22,9 +22,9 @@ from dpgen_jax.release import contents
 from dpgen_jax.version import __version__
 
 FAILED, UNDECIDED = 5, 6
-"""exit codes: a check fails; or none fails, and one could not be made"""
+"""exit codes: a check fails; or none fails but at least one could not be made"""
 ALARM = 1e-6
-"""The largest chance of a false alarm that a check which reports "fails" may have."""
+"""The largest probability of a false alarm of a check that reports "fails"."""
 
 Log = Callable[[str], None]
 """Prints a line of an audit."""
@@ -49,14 +49,14 @@ class Finding:
     Attributes:
         check: What was checked, in a few words.
         verdict: Its outcome.
-        detail: What was seen, or why the check cannot be made; one line.
-        advice: What the reader can do about it, or empty.
+        detail: What was observed, or why the check cannot be made; one line.
+        advice: What the reader can do, or empty.
         measure: The quantity of `claimed` and `certified`, such as "mu" or "epsilon at delta
             1e-05".
         claimed: The upper bound that the code claims.
         certified: The lower bound that the attack certifies.
-        confidence: Of `certified`.
-        seconds: The time that the check took.
+        confidence: The confidence of `certified`.
+        seconds: The duration of the check.
     """
 
     check: str
@@ -71,13 +71,13 @@ class Finding:
 
     @property
     def share(self) -> float | None:
-        """The share of the claim that is certified; None without a claim above 0."""
+        """The certified share of the claim; None without a claim above 0."""
         if not self.claimed or self.certified is None:
             return None
         return self.certified / self.claimed
 
     def line(self) -> str:
-        """Returns the finding in a line."""
+        """Returns the finding as a line."""
         words = [self.detail, self.advice]
         if self.claimed is not None and self.certified is not None:
             share = f" ({self.share:.0%})" if self.share is not None else ""
@@ -95,7 +95,7 @@ class Report:
     Attributes:
         subject: What was audited, in a few words.
         findings: One for each check, in their order.
-        limits: What no check of this audit can see, a line each.
+        limits: What no check of this audit covers, a line each.
         facts: The settings of the audit, by name, for the file.
         curves: Trade-off curves for the picture, by name: lists "false_positives" and
             "false_negatives" of equal length; none for no picture.
@@ -110,12 +110,12 @@ class Report:
     closing: str = ""
 
     def count(self, verdict: Verdict) -> int:
-        """Returns how many checks came to a verdict."""
+        """Returns how many checks have this verdict."""
         return sum(finding.verdict == verdict for finding in self.findings)
 
     @property
     def exit_code(self) -> int:
-        """0 only where there are checks and all hold."""
+        """0 only if there are checks and all hold."""
         if self.count(Verdict.FAILS):
             return FAILED
         return 0 if self.findings and not self.count(Verdict.UNCHECKED) else UNDECIDED
@@ -127,7 +127,7 @@ class Report:
         return self.closing or f"{self.subject}: {counts}"
 
     def lines(self) -> list[str]:
-        """Returns the report in lines, without the findings, which are printed as they come."""
+        """Returns the report as lines, without the findings, which are printed immediately."""
         return [*(f"not seen by this audit: {limit}" for limit in self.limits), self.last_line]
 
     def record(self) -> Json:
@@ -139,7 +139,7 @@ class Report:
                 "curves": {name: dict(curve) for name, curve in self.curves.items()}}
 
     def save(self, out: Path) -> Path:
-        """Writes audit.json and, where there are curves, audit.png into a folder.
+        """Writes audit.json and, if there are curves, audit.png into a folder.
 
         Args:
             out: The folder, which need not exist; files of an earlier audit in it are replaced.
@@ -158,7 +158,7 @@ class Report:
 
 
 class Findings:
-    """Collects findings, and prints each as it comes.
+    """Collects findings, and prints each immediately.
 
     Attributes:
         made: The findings so far.
@@ -169,7 +169,7 @@ class Findings:
         self.made: list[Finding] = []
 
     def add(self, check: str, verdict: Verdict, detail: str = "", **others: Any) -> Finding:
-        """Adds a finding with these fields; its time is that since the previous one."""
+        """Adds a finding with these fields; its duration is the time since the previous one."""
         now = time.monotonic()
         seconds, self._since = now - self._since, now
         finding = Finding(check=check, verdict=verdict, detail=detail,
@@ -188,7 +188,7 @@ class Findings:
 
 
 def require_folder(out: Path) -> None:
-    """Refuses a folder that no audit may be written into, before minutes are spent on one.
+    """Refuses a folder into which no audit may be written, before an audit spends minutes.
 
     Raises:
         UserError: The folder lies in a release, which is shared, or is a file.

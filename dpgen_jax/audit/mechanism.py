@@ -1,11 +1,11 @@
 """The audit of a mechanism: neighbouring sums, the law of its noise, and its secret draws.
 
-The mechanism is the object that a run would build, and releases are made by the same function as in
-a run. Its declared sensitivity, its releases, its secret draws and its noise are attacked.
+The mechanism is built as in a run, and releases are made by the same function. Its declared
+sensitivity, its releases, its secret draws and its noise are attacked.
 
-The law of the noise is compared with the law that is charged: noise is drawn through the mechanism
-itself, with fresh bits, on sums of zeros. Where all is well, each of these tests fails with a
-chance of at most `findings.ALARM`.
+The distribution of the noise is compared with the charged one: noise is drawn through the
+mechanism, with new bits, on sums of zeros. If all is correct, each of these tests fails with a
+probability of at most `findings.ALARM`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Target:
     Attributes:
         method: The name of the method.
         preset: Its preset.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        config: The method's configuration; its steps or sigma may be unset.
+        epsilon: The epsilon of the promise.
+        delta: The delta of the promise.
     """
 
     method: str
@@ -68,21 +68,21 @@ class Target:
 
     @property
     def budget(self) -> Budget:
-        """The promise, of which the preset decides what class counts may take."""
+        """The promise; the preset sets the part for class counts."""
         return Budget(self.epsilon, self.delta, self.preset.class_epsilon)
 
 
 @dataclasses.dataclass(frozen=True)
 class Attack:
-    """How a method is attacked.
+    """The settings of an attack on a method.
 
     Attributes:
-        seconds: How long the mechanism is attacked, where no training is.
-        dataset: The records of a training, or the place where they lie; None attacks the mechanism,
-            without data.
+        seconds: The time for an attack on the mechanism, if no training is attacked.
+        dataset: The records of a training, or their place; None attacks the mechanism, without
+            data.
         options: How they are read.
-        canaries: How many canaries are put among the records.
-        black_box: Whether samples of a release are attacked too, in a training of their own.
+        canaries: The number of canaries among the records.
+        black_box: Whether to attack samples of a release too, in a separate training.
     """
 
     seconds: float = 100.0
@@ -93,17 +93,17 @@ class Attack:
 
 
 BLOCK = 2**20
-"""numbers that are drawn at once"""
+"""numbers drawn at once"""
 MOST_DRAWS = 2**24
-"""numbers that are drawn in all"""
+"""numbers drawn in all"""
 BINS = 40
 FEWEST = 50
-"""expected draws of a bin of the chi-square test"""
+"""fewest expected draws in a bin of the chi-square test"""
 Law = RoundedGaussian | DiscreteLaplace
 
 
 def charged_law(event: Event) -> Law | None:
-    """Returns the law of the noise that an event is charged for."""
+    """Returns the distribution of the noise for which an event is charged."""
     match event:
         case SampledGaussianEvent() | PoissonGaussianEvent():
             return RoundedGaussian(event.gaussian.sigma)
@@ -133,7 +133,7 @@ def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
     """Draws noise through the mechanism, on all devices in turn.
 
     Returns:
-        int64 [rounds, entries], and how many of its 96-bit numbers were the same as another.
+        int64 [rounds, entries], and how many of its 96-bit numbers equal another one.
     """
     make, shape = noise_maker(mechanism)
     compiled = jax.jit(jax.vmap(make))
@@ -170,7 +170,7 @@ def chi_square(values: np.ndarray, law: Law) -> tuple[float, float]:
 
 
 def tail_p(values: np.ndarray, law: Law) -> tuple[float, str]:
-    """Returns the smallest p-value of the counts of far draws, times their number, and in words."""
+    """Returns the smallest p-value of the counts of far draws, times their number, and its text."""
     magnitudes, worst, words = np.abs(values), 1.0, []
     levels = [10.0**-i for i in range(2, 8) if 10.0**-i * len(values) >= 10]
     for level in levels:
@@ -185,7 +185,7 @@ def tail_p(values: np.ndarray, law: Law) -> tuple[float, str]:
 
 
 def correlations(rows: np.ndarray) -> dict[str, float]:
-    """Returns correlations in standard deviations of what independent draws have."""
+    """Returns correlations in standard deviations of those of independent draws."""
     x = rows / max(float(rows.std()), 1e-12)
     pairs = {"neighbouring entries": (x[:, 1:], x[:, :-1]),
              "entries from both ends": (x[:, :x.shape[1] // 2], x[:, ::-1][:, :x.shape[1] // 2]),
@@ -196,9 +196,9 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
 
 
 def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
-    """Adds findings: whether noise has the law that is charged, and is independent.
+    """Adds findings: whether noise has the charged distribution, and is independent.
 
-    The mechanism has the noise of its preset; noise is drawn for the given seconds.
+    The mechanism has the noise of its preset, which is drawn for the given seconds.
     """
     event = mechanism.events(1)[-1][0]
     law = charged_law(event)
@@ -221,22 +221,22 @@ def audit_law(mechanism: Mechanism, seconds: float, found: Findings, name: str) 
 
 
 UNITS, SAMPLED = 64, 16
-"""of a schedule with secret draws, when several of its rounds are attacked"""
+"""number of units, and of sampled ones, for attacks on several rounds of secret draws"""
 ROUNDS = 8
 """rounds of one transcript"""
 LONGEST = 256
-"""transcripts that are made at once"""
+"""transcripts made at once"""
 MOST_TRANSCRIPTS = 2**20
-"""trials of each sum, at most"""
+"""the most trials of each sum"""
 
 
 def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Array) -> Array:
-    """Returns the sum of one round, in which units answer as a run lets them: int32 [B, D].
+    """Returns the sum of one round, in which units answer as in a run: int32 [B, D].
 
     Args:
-        mechanism: One whose schedule draws units in secret.
+        mechanism: A mechanism whose schedule draws units in secret.
         messages: float32 [U, B, M].
-        inputs: int32 [R, 1], of the round, as the schedule sampled them: the unit of each place, or
+        inputs: int32 [R, 1], from the schedule's sample of the round: the unit of each place, or
             whether each unit is counted.
     """
     sampled = mechanism.schedule.batch_capacity is not None
@@ -248,15 +248,16 @@ def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Arra
 
 def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most: int
                 ) -> np.ndarray:
-    """Returns the column of each unit in the releases of rounds in which units answer if sampled.
+    """Returns the column of each unit in the releases of rounds in which sampled units answer.
 
     Args:
-        mechanism: One whose schedule draws units in secret.
-        messages: float32 [U, B, M]; unit i moves column i only.
-        most: Transcripts of the rounds of all units, at most.
+        mechanism: A mechanism whose schedule draws units in secret.
+        messages: float32 [U, B, M]; unit i changes column i only.
+        most: The most transcripts of the rounds of all units.
 
     Returns:
-        float [n, `ROUNDS`, D], in integers of the grid, over the root of B rows.
+        float [n, `ROUNDS`, D], in integers of the grid, divided by the root of the number of rows
+        B.
     """
     @jax.jit
     def block(inputs: Array, bits: Array) -> Array:
@@ -280,8 +281,8 @@ def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most
 def of_few_units(mechanism: SumMechanism, mu: float = 2.5) -> SumMechanism:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
-    A release in which the unit is known to be drawn has about this mu. Messages have a column for
-    each unit and no others, which would only cost time.
+    A release in which the unit is known to be drawn has about this mu. Messages have one column for
+    each unit, to save time.
 
     Raises:
         UserError: The schedule draws no unit in secret, or the bound does not clip vectors.
@@ -310,8 +311,8 @@ def secret(mechanism: Mechanism) -> PoissonSampling | FixedSizeSampling:
 def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
 
-    Each unit sends one of two opposite messages in a column of its own. Where units are drawn
-    independently of each other, each is a trial; else the first one is the only trial, and the
+    Each unit sends one of two opposite messages in a separate column. If units are drawn
+    independently of each other, each is a trial; otherwise the first one is the only trial, and the
     others send nothing.
     """
     plain = dataclasses.replace(of_few_units(mechanism), decode=attacks.as_it_is)
@@ -340,9 +341,10 @@ def audit_secret_draws(mechanism: SumMechanism, seconds: float, found: Findings,
 
 
 def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
-    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i only.
+    """Returns messages float32 [2, U, B, M]; those of unit i are in column i only.
 
-    The bound clips rows, and messages have a column for each unit. `units` of them send something.
+    The bound clips rows, and messages have a column for each unit. `units` of them send non-zero
+    messages.
     """
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
@@ -354,7 +356,7 @@ def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
 
 def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
                 ) -> None:
-    """Adds findings: whether units are drawn as often as is charged, and all equally often."""
+    """Adds findings: whether units are drawn as often as charged, and all equally often."""
     schedule, units = secret(mechanism), mechanism.n_units
     counts, rounds, n = np.zeros(units), 0, max(1, min(64, 2**22 // units))
     for _ in pairs.within(seconds):
@@ -380,7 +382,7 @@ def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str
 
 
 LINEAR = {"GridMean", "Mean", "function"}
-"""types of decoders that lose nothing of a noisy sum"""
+"""types of decoders that lose no information of a noisy sum"""
 LIMITS = (
     "what two sums that were not tried would show: a certified number is a lower bound",
     "bits of the operating system that are not random: the audit draws from the same source",
@@ -407,7 +409,7 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
 
 def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
               found: Findings) -> Json:
-    """Adds all attacks on the mechanism of a complete configuration, for about so many records.
+    """Adds all attacks on the mechanism of a complete configuration and number of records.
 
     Returns trade-off curves for the picture.
     """
@@ -426,7 +428,7 @@ def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float
 
 
 def distinct(method: Method) -> list[Method]:
-    """Returns the method, or its phases, of which each bounds messages in its own way."""
+    """Returns the method, or those of its phases that bound messages differently."""
     kept: list[Method] = []
     for phase in method.phases or (method,):
         if all(phase.mechanism.bound != other.mechanism.bound for other in kept):
@@ -435,7 +437,7 @@ def distinct(method: Method) -> list[Method]:
 
 
 def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
-    """Returns why a mechanism promises nothing that could be attacked; empty where it does."""
+    """Returns why a mechanism has no promise to attack; empty if it has one."""
     if config.accounting != "proven":
         return "accounting as published: no epsilon is promised"
     if isinstance(mechanism.noise, NoNoise):
@@ -444,7 +446,7 @@ def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
 
 
 def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
-    """Returns (B, M) of what a unit of a method, or a phase of it, answers before it is bounded."""
+    """Returns (B, M), the shape of an unbounded message of a method or one of its phases."""
     m = max(1, records // method.mechanism.n_units)
 
     def answer() -> jax.Array:
@@ -463,9 +465,9 @@ def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, f
 
     Args:
         shape: (B, M) of a message, before it is bounded.
-        seconds: How long all of it may take, approximately.
-        further: Whether it is a further phase of a method, with the noise of the first: then only
-            its sensitivity and its noisy sum are attacked.
+        seconds: The approximate time for everything.
+        further: Whether it is a later phase of a method, with the noise of the first: then only its
+            sensitivity and its noisy sum are attacked.
     """
     mechanism = attacks.attackable(mechanism)
     pair = pairs.search(mechanism, shape, 0.1 * seconds, np.random.default_rng())

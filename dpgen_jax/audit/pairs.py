@@ -1,6 +1,6 @@
-"""Two messages of one unit that move a sum as far as they can: the start of an attack.
+"""Pairs of messages of one unit that change a sum as much as possible: the start of an attack.
 
-`opposites` has the worst case of each bound, and `search` goes on from there at random, so that a
+`opposites` has the worst case of each bound, and `search` continues from there at random, so a
 declared sensitivity is attacked and not assumed.
 """
 
@@ -27,11 +27,11 @@ from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array
 
 EDGES = np.array([0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, 1e19, 3e38, np.inf, np.nan], np.float32)
-"""numbers at which arithmetic of float32 changes its ways"""
+"""numbers at which float32 arithmetic changes its behaviour"""
 
 
 def wild(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns pairs of messages of many kinds, float32 [n, 2, B, M], of this shape."""
+    """Returns adversarial pairs of messages of many kinds, float32 [n, 2, B, M]."""
     return np.stack([_pair(rng, shape[1:]) for _ in range(shape[0])])
 
 
@@ -43,7 +43,7 @@ def _pair(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _one(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """One message: dense, sparse, of ties, of counting numbers, or with edges in it."""
+    """One message: dense, sparse, with ties, of counting numbers, or with edge values."""
     with np.errstate(over="ignore"):
         size = np.float32(10.0 ** rng.uniform(-6, 6))
         kinds = (lambda: rng.standard_normal(shape), lambda: rng.choice([-1.0, 1.0], shape),
@@ -73,14 +73,14 @@ def _mutated(rng: np.random.Generator, pair: np.ndarray) -> np.ndarray:
 
 
 HUGE = 1e3
-"""an entry that every bound cuts off"""
+"""an entry that every bound truncates"""
 MOST_AT_ONCE = 2**23
 """numbers of all messages of one call"""
 
 Add = Callable[[Array, Array], Array]
-"""From a key and a message float32 [B, M] to what it adds to the sum, int32 [B, D]."""
+"""A function from a key and a message float32 [B, M] to its contribution, int32 [B, D]."""
 AddPairs = Callable[[Array, np.ndarray], Array]
-"""The same of keys [n, 2] and pairs float32 [n, 2, B, M]: int32 [n, 2, B, D]."""
+"""The same for keys [n, 2] and pairs float32 [n, 2, B, M]: int32 [n, 2, B, D]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Pair:
 
     Attributes:
         messages: float32 [2, B, M].
-        added: int32 [2, B, D], what they add to the sum.
+        added: int32 [2, B, D], their contributions to the sum.
         tried: How many pairs were compared to find this one.
     """
 
@@ -99,13 +99,13 @@ class Pair:
 
     @property
     def squared(self) -> int:
-        """The squared distance of what they add, exactly."""
+        """The squared distance of their contributions, exactly."""
         return int(squared(self.added[None])[0])
 
 
 @functools.singledispatch
 def opposites(bound: object, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Returns two messages float32 [B, M] that move the sum far apart; another pair for each key.
+    """Returns two messages float32 [B, M] with distant contributions; another pair for each key.
 
     `shape` is (B, M).
     """
@@ -144,7 +144,7 @@ def _(bound: GradientL2 | RowL2, key: Array, shape: tuple[int, int]) -> tuple[Ar
 
 @opposites.register
 def _(bound: CellVotes, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Votes of equal weight for cells that are all different."""
+    """Votes of equal weight for distinct cells."""
     weight = math.isqrt(bound.limit // bound.votes) * jnp.ones(bound.votes)
     last = max(bound.columns - 2 * bound.votes, 0)
     cells = jax.random.randint(key, (), 0, last + 1) + 2 * jnp.arange(bound.votes)
@@ -154,7 +154,7 @@ def _(bound: CellVotes, key: Array, shape: tuple[int, int]) -> tuple[Array, Arra
 
 @opposites.register
 def _(bound: Moments, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Other shades, and vectors at right angles in two blocks, or opposite ones of one."""
+    """Different shades, and orthogonal vectors in two blocks, or opposite ones in one."""
     k_place, k_block = jax.random.split(key)
     first = jax.random.randint(k_place, (), 0, bound.length)
     block = jax.random.randint(k_block, (), 0, bound.blocks)
@@ -171,7 +171,7 @@ def _(bound: Moments, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]
 
 
 def adder(mechanism: Mechanism) -> Add:
-    """Returns what a message of a unit that is counted adds to the sum, by the mechanism itself."""
+    """Returns the function from a counted unit's message to its contribution, by the mechanism."""
     if isinstance(mechanism, LocalMechanism):  # whose contributions have noise
         return mechanism.bound.project
     inputs = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
@@ -187,9 +187,9 @@ def squared(added: np.ndarray) -> np.ndarray:
 
 
 def within(seconds: float, least: int = 1, most: float = math.inf) -> Iterator[int]:
-    """Yields 0, 1, ... for so many seconds after the first round, which compiles.
+    """Yields 0, 1, ... for the given seconds after the first iteration, which compiles.
 
-    There are at least `least` rounds, however long they take, and at most `most`.
+    There are at least `least` iterations, however long they take, and at most `most`.
     """
     number, until = 0, math.inf
     while number < most and (number < least or time.monotonic() < until):
@@ -199,11 +199,11 @@ def within(seconds: float, least: int = 1, most: float = math.inf) -> Iterator[i
 
 def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
            rng: np.random.Generator) -> Pair:
-    """Looks for two messages, (B, M) each, that move the sum further than any others.
+    """Searches for two messages, (B, M) each, with the most distant contributions.
 
-    It begins with the worst case of the bound and with wild messages, and changes some entries of
-    the best pair again and again: bounds round, so there is no gradient to follow. The search takes
-    the given seconds, and at least one round.
+    It begins with the worst case of the bound and with `wild` messages, and repeatedly changes some
+    entries of the best pair, since rounding leaves no gradient to follow. The search takes the
+    given seconds, and at least one iteration.
     """
     add = _adding(mechanism)
     worst = worst_cases(mechanism, shape, add)
@@ -226,10 +226,10 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
 
 def worst_cases(mechanism: Mechanism, shape: tuple[int, int], add: AddPairs | None = None
                 ) -> Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]:
-    """Returns a function that makes worst cases of the bound, others in each call.
+    """Returns a function that makes worst cases of the bound, different in each call.
 
-    From a generator it makes messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
-    `add` is `_adding` of the mechanism, where that is compiled.
+    From a generator it makes messages float32 [n, 2, B, M] and their contributions, int32 [n, 2, B,
+    D]. `add` is `_adding` of the mechanism if that is already compiled.
     """
     n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
     add = add or _adding(mechanism)
@@ -249,12 +249,12 @@ def _adding(mechanism: Mechanism) -> AddPairs:
 
 
 def _left_out(mechanism: Mechanism, messages: np.ndarray) -> np.ndarray:
-    """Returns pairs of which the second unit answers NaN where it may be left out."""
+    """Returns pairs in which the second unit answers NaN, if the relation lets it be left out."""
     if mechanism.bound.relation == Relation.ZERO_OUT:
         messages[:, 1] = np.nan
     return messages
 
 
 def _keys(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Fresh keys of rounding, which protect nothing."""
+    """New keys for rounding; privacy does not depend on them."""
     return jax.random.split(jax.random.key(int(rng.integers(2**32))), shape)

@@ -1,19 +1,19 @@
 """The audit of a training in one run, from all released values and from samples only.
 
-Records with canaries are trained on: each canary is a record, or all records of a client, that
-takes one of two values by a fair coin. Both views use the method's own mechanism, compiled loop and
-ledger, and bits of the operating system. `canaries` bounds what the guesses of the coins certify,
-whatever the guesses depend on.
+The training has canaries among its records: each canary is a record, or all records of a client,
+with one of two values, chosen by a fair coin. Both views use the method's own mechanism, compiled
+loop and ledger, and random bits of the operating system. `canaries` bounds what the guesses of the
+coins certify, whatever the guesses depend on.
 
-All that is released (`of_releases`): the release of each round adds to the likelihood of each coin,
+All released values (`of_releases`): the release of each round adds to the likelihood of each coin,
 and the coins are guessed at the end.
 
-Samples only (`of_samples`): the run is a whole one, as a user starts it, with
-pretraining, ledger and release. Then the attacks of `evaluation.membership` score both values of
-each canary against samples of the release, by distance and by density, and the value with the
-higher score is guessed. This certifies far less than the other view, since a generator that learns
-from noisy sums hardly ever repeats one record. But it covers what the other view cannot see:
-records that reach the release in any other way, such as through pretraining or a copy.
+Samples only (`of_samples`): the run is complete, as a user starts it, with pretraining, ledger and
+release. Then the attacks of `evaluation.membership` score both values of each canary against
+samples of the release, by distance and by density, and the value with the higher score is guessed.
+This certifies far less than the other view, since a generator that learns from noisy sums hardly
+ever repeats a record. But it covers what the other view cannot: records that reach the release in
+another way, such as through pretraining or a copy.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.progress import Notices
 
 SAMPLES = 10_000
-"""synthetic records that the attacker draws"""
+"""number of synthetic records that the attacker draws"""
 DELTAS = tuple(10.0**-k for k in range(2, 13))
-"""at which the ledger promises an epsilon too: an alarm of many guesses needs the smallest"""
+"""further deltas at which the ledger promises an epsilon; an alarm of many guesses needs the
+smallest
+"""
 WEAKER = "what other canaries or a better attack would show: a certified number is a lower bound"
 LIMITS = (
     "what other canaries would show: a certified number is a lower bound",
@@ -70,10 +72,10 @@ class Planted:
 
     Attributes:
         dataset: The data set.
-        values: Records [2, N, ...] that canaries may be, as the data set has them.
+        values: The two possible records of each canary, [2, N, ...], in the form of the data set.
         labels: int [N], their labels, the same for both.
-        coins: int [N], which of the two each is.
-        others: bool [n], records of the data set that are neither canaries nor empty.
+        coins: int [N], which of the two values each canary has.
+        others: bool [n], the records that are neither canaries nor empty.
     """
 
     dataset: Dataset
@@ -84,10 +86,10 @@ class Planted:
 
 
 def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> Dataset:
-    """Deals records that name no client to as many clients as the configuration has, evenly.
+    """Deals records without clients evenly to the configured number of clients.
 
-    A run deals them by its secret key; the audit deals them itself, to know whose records to
-    replace.
+    A run deals them by its secret key; the audit deals them itself, since it must replace all
+    records of a client.
 
     Raises:
         UserError: There are fewer records than clients.
@@ -100,10 +102,10 @@ def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> D
 
 
 def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
-    """Puts canaries in the places of records, or of all records of clients.
+    """Replaces records, or all records of clients, by canaries.
 
     Raises:
-        UserError: They are more than half of the records, or of the clients.
+        UserError: There are more than half as many canaries as records, or clients.
     """
     filled = np.flatnonzero(dataset.y_train != EMPTY)
     owners = np.asarray(dataset.clients)[filled] if clients else filled
@@ -125,7 +127,7 @@ def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Gener
 
 
 def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns n records of which each entry is that of another record: they lie far from all."""
+    """Returns n records with entries of different records, so they are far from all records."""
     x = np.asarray(dataset.x_train)[dataset.y_train != EMPTY]
     table = dataset.spec if isinstance(dataset.spec, TableSpec) else None
     entries = transform.decode(table, x) if table else x.reshape(len(x), -1)
@@ -137,7 +139,7 @@ def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
 
 def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarray],
           curve: Sequence[tuple[float, float]], steps: int, name: str) -> None:
-    """Adds what each attack on samples certifies, by its guesses of all coins.
+    """Adds what each attack on samples certifies by its guesses of all coins.
 
     Args:
         synthetic: Samples of the release and their labels.
@@ -172,7 +174,7 @@ def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
     """Trains once on records with canaries, and attacks samples of the release.
 
     Raises:
-        UserError: Too many canaries, or a run that cannot be.
+        UserError: There are too many canaries, or the run is not possible.
     """
     found, method = Findings(log), target.method
     config, rng = with_records(target.config, dataset.count), np.random.default_rng()
@@ -199,7 +201,7 @@ def of_samples(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
 
 
 def of_releases(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
-    """Trains once on records with canaries, and certifies by the guesses of their coins.
+    """Trains once on records with canaries, and certifies epsilon by the guesses of their coins.
 
     Raises:
         UserError: More canaries than units.
@@ -241,9 +243,9 @@ def prepared(target: Target, dataset: Dataset
 
 def trained(made: Canaries, dataset: Dataset, config: MethodConfig, budget: Budget,
             rng: np.random.Generator) -> tuple[audit_canaries.Guesses, float]:
-    """Trains once through the real loop, with fresh coins.
+    """Trains once through the real loop, with new coins.
 
-    Returns the coins and what was released of them, and the epsilon of the ledger.
+    Returns the coins with the evidence on them, and the epsilon of the ledger.
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
@@ -266,13 +268,13 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, budget: Budg
 
 
 def of_both(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
-    """Attacks two trainings, one by each view, as each view needs canaries of its own.
+    """Attacks two trainings, one for each view, since each view needs separate canaries.
 
-    Where every released value is seen, there are as many canaries as have a unit. The last line of
+    For the view of all released values there are as many canaries as fit in units. The last line of
     the report has both numbers and the claim.
 
     Raises:
-        UserError: Too many canaries, or a run that cannot be.
+        UserError: There are too many canaries, or the run is not possible.
     """
     _, built, shapes = prepared(target, dataset)
     seen = min(canaries, most(built, shapes))

@@ -266,7 +266,7 @@ def _is_plain(kind: object, value: object) -> bool:
     if kind in (int, float):
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
         return whole or (kind is float and isinstance(value, float) and math.isfinite(value))
-    if kind is str:  # half a surrogate pair is no text
+    if kind is str:  # half a surrogate pair is not a text
         return isinstance(value, str) and not re.search(r"[\ud800-\udfff]", value)
     return kind in (bool, types.NoneType) and isinstance(value, kind)
 

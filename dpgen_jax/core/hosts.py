@@ -163,7 +163,7 @@ def _receive(port: int, mine: Arrival, seconds: float) -> Met:
                         f"{port} within {seconds:g} s: start all with the same command except for "
                         f"{option('process_id')}; {option('join_seconds')} waits longer") from None
                 theirs = _arrival(connection)
-                if theirs is None:  # a scan of ports, as it may be
+                if theirs is None:  # possibly a port scan
                     continue
                 if theirs.process == 0 or theirs.process in _waiting(others):
                     _answer(connection, f"another process {theirs.process} has already joined the "
@@ -373,7 +373,7 @@ def start(hosts: Hosts, stated: Mapping[str, str] = types.MappingProxyType({})) 
     compared = {name: value for name, value in stated.items() if name not in MAY_DIFFER}
     Team.connections, most = meet(place.coordinator, Arrival(
         place.process_id, place.processes, jax.__version__, compared, threads()), seconds)
-    # The public state is computed by each process for itself, and must be the same on all.
+    # Each process computes the public state, which must be the same on all.
     os.environ[THREADS] = str(most)
     try:
         jax.distributed.initialize(*place, initialization_timeout=LONGEST_START,
@@ -637,7 +637,7 @@ def _watch(leader: socket.socket) -> None:
     leader.settimeout(None)
     try:
         said = leader.recv(1)
-    except OSError:  # a network that fails for a while: JAX's signs of life decide
+    except OSError:  # the network fails temporarily: JAX's heartbeats decide
         return
     if not Team.ended:
         tell_user(f"error: {gone()}", sys.stderr)

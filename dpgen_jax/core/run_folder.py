@@ -29,7 +29,7 @@ from dpgen_jax.core.files import Json, parse_json, sync
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
-# They decide what is computed and what it costs; the ledger's header holds their hash.
+# They determine the computation and its cost; the header of the ledger contains their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 
 FEDERATION = "federation"
@@ -98,7 +98,7 @@ class RunFolder:
 
     @property
     def holder(self) -> Path:
-        """What the journal knows of earlier runs, for the data holder only."""
+        """The page on earlier runs that only the data holder may read."""
         return self.private / "for_the_data_holder.txt"
 
     @property
@@ -390,7 +390,7 @@ def _strict(value: Any) -> Any:
 
 
 def _board(folder: str | Path, resume_step: int | None) -> Any:
-    # Hides what an interrupted run wrote after the step that is resumed from.
+    # Hides what an interrupted run wrote after the step from which it is resumed.
     return summary_writer()(str(folder), purge_step=resume_step + 1 if resume_step else None)
 
 

@@ -138,7 +138,7 @@ def _reported(address: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # each package has errors of its own
+    except Exception as error:  # each package has different errors
         raise UserError(f"{url(address)} cannot be used ({type(error).__name__}: "
                         f"{one_line(error, 200)}); check the address and "
                         "your access to it") from error

@@ -10,6 +10,8 @@ that are computed from real records are not covered by epsilon, and metrics.json
 | `fidelity`, `pretrained` | measures of images: distances of features, and public networks |
 | `prediction` | measures of tables: what models learn from them, also for subgroups |
 | `marginals` | measures of tables: distances of columns, queries, detection, the schema |
+| `comparison`, `losses`, `relations` | what rows of a table lack, in sizes that compare |
+| `two_tables` | any synthetic and any real table, without a schema |
 | `membership` | attacks on images and tables, and the bound that a guarantee sets |
 | `assess` | `dg.evaluate`: all measures of a release, and the files that are written |
 | `assessment` | the findings, the verdict, and their views as JSON and on a terminal |

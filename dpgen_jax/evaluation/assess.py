@@ -99,10 +99,10 @@ def evaluate(release: Release | Source, real: Dataset | Source, *, label: str | 
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
-    if isinstance(release, str | Path) and not two_tables.is_table(release):
+    if two_tables.is_table(release) and not isinstance(real, Dataset):
+        return of_tables(two_tables.read(cast("Source", release), real, label), settings, log)
+    if isinstance(release, str | Path):
         release = bundle.load(release)
-    if not isinstance(release, Release) and not isinstance(real, Dataset):
-        return of_tables(two_tables.read(release, real, label), settings, log)
     if isinstance(release, Release) and hasattr(real, "isna"):
         real = _held_out(release.spec, real)
     if not isinstance(release, Release) or not isinstance(real, Dataset):

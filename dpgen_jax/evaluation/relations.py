@@ -157,7 +157,7 @@ def correlations(t: Tables) -> Iterator[Finding]:
 
 
 MOST_NUMBERS = 20
-"""The most columns of numbers among which rules are looked for."""
+"""The most columns of numbers among which rules are looked for, and of categories for subgroups."""
 HOLDS = 0.98
 """The share of real rows in which a rule holds."""
 SCREEN = 300
@@ -296,6 +296,8 @@ def exclusions(t: Tables) -> Iterator[Finding]:
                     f'{t.columns[j].name} = ..."'))
 
 
+MOST_WITHIN = 60
+"""The most columns that are looked at within a subgroup."""
 MOST_GROUPS = 3
 """The smallest categories of a column that are looked at as subgroups."""
 FEWEST = 25
@@ -306,13 +308,16 @@ AMONG_MANY = 5.0
 
 def subgroups(t: Tables) -> Iterator[Finding]:
     """Yield the small categories within which another column is wrong, and more than elsewhere."""
-    for i, group in enumerate(t.bins):
-        if not group.column.categories:
-            continue
-        for place in _smallest(group, FEWEST)[:MOST_GROUPS]:
-            for j, other in enumerate(t.bins):
+    for i in _grouping(t):
+        for place in _smallest(t.bins[i], FEWEST)[:MOST_GROUPS]:
+            for j in range(len(t.bins))[-MOST_WITHIN:]:
                 if j != i:
-                    yield from _within(t, i, place, j, other)
+                    yield from _within(t, i, place, j, t.bins[j])
+
+
+def _grouping(t: Tables) -> list[int]:
+    """Return the columns whose categories are subgroups: of many the last, the label among them."""
+    return [i for i, bins in enumerate(t.bins) if bins.column.categories][-MOST_NUMBERS:]
 
 
 def _smallest(group: Bins, fewest: int) -> list[int]:
@@ -382,9 +387,8 @@ def learnt(t: Tables) -> Iterator[Finding]:
     if overall[0] is None or overall[1] is None:
         return
     elsewhere = max(0.0, overall[1][0] - overall[0][0])
-    for i, group in enumerate(t.bins[:-1]):
-        if not group.column.categories:
-            continue
+    for i in _grouping(t)[:-1]:
+        group = t.bins[i]
         for place in _smallest(group, 2 * RAREST)[:MOST_GROUPS]:
             inside = group.made == place
             of_real = np.intersect1d(used, np.flatnonzero(group.real == place))

@@ -93,9 +93,12 @@ def read(synthetic: Source, real: Source, label: str | None = None, test: Source
                     tuple(notes), held_out is None)
 
 
-def is_table(place: str | Path) -> bool:
-    """Return whether a path is that of a table, not of a folder."""
-    return Path(str(place).removeprefix("csv:").removeprefix("parquet:")).is_file()
+def is_table(source: object) -> bool:
+    """Return whether it is a frame, or the path of a CSV or Parquet file, not of a folder."""
+    if not isinstance(source, str | Path):
+        return hasattr(source, "columns")
+    return (str(source).startswith(("csv:", "parquet:")) or Path(source).is_file()
+            or Path(source).suffix in (".csv", ".parquet"))
 
 
 def _texts(source: Source, what: str) -> Mapping[str, Sequence[str]]:

@@ -1,6 +1,6 @@
 """One sealed client: its row of records, its critic, and how its answers are computed.
 
-This is the only file of the federation that opens private values.
+Only this file of the federation opens private values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Answered(NamedTuple):
     """The outcome of one question.
 
     Attributes:
-        unit: The client's unit after it has learnt from the question, sealed.
-        answer: int32 [B, D]: bounded and noised, private as it stands.
+        unit: The client's unit after the question, sealed.
+        answer: int32 [B, D], bounded and noised, so already private.
     """
 
     unit: Private[Units]
@@ -38,9 +38,9 @@ AnswerFn = Callable[[Private[Units], Private[Records], PyTree, int, np.ndarray],
 
 
 def client_row(records: Private[Records], width: int) -> Private[Records]:
-    """Lays out a client's records as its row in the run in one process.
+    """Arranges a client's records as its row in a run in one process.
 
-    `width` is how many records a client contributes; it is public. Returns sealed x [width, ...]
+    `width` is the public number of records that a client contributes. Returns sealed x [width, ...]
     and y int32 [width].
 
     Raises:
@@ -54,8 +54,8 @@ def initial_unit(method: Method, key: Array, number: int, records: Private[Recor
                  ) -> Private[Units]:
     """Makes the sealed unit of a client before the first question.
 
-    The unit is pretrained if the method pretrains. The key is that of all units, and the number is
-    the client's.
+    The unit is pretrained if the method pretrains. The key is that of all units; the number is the
+    client's.
     """
     return _compile_initial_unit(method)(key, jnp.int32(number), records)
 
@@ -77,11 +77,11 @@ def compile_answer(method: Method) -> AnswerFn:
 
     Guarantee:
         That of the method's `LocalMechanism`: the answer is one Gaussian release by this client.
-        Unit: a client, all its records. Relation: replace-one. The private input must be fresh,
+        Unit: a client with all its records. Relation: replace-one. The private input must be fresh,
         secret and used once.
 
     Raises:
-        UserError: Where the method adds its noise at the server.
+        UserError: The method adds its noise at the server.
     """
     local_mechanism(method)
 

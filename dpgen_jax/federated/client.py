@@ -1,13 +1,13 @@
-"""A client: it keeps its records and its critic, is sent fakes, and returns a noised gradient.
+"""A client, which keeps its records and its critic, receives fakes, and returns a noisy gradient.
 
-Nothing here trusts the server. The noise is added here, and the client's own ledger, with a budget
-that the client chose, decides whether a question is answered at all. The cost of an answer follows
-from the terms through the client's own code, whatever the question is and however often it comes.
+Nothing here trusts the server. The noise is added here, and the client's ledger, with a budget that
+the client chose, decides whether a question is answered. The client's code computes the cost of an
+answer from the terms, whatever the question is and however often it comes.
 
-The client's memory between two questions is one file, written whole or not at all. It contains the
-client's critic after the last answer, that answer, and the question that it answers. They are in
-one file because they belong together: once the critic has learnt from a question, its answer must
-be available to be sent again.
+The client's memory between two questions is one file, written completely or not at all. It contains
+the client's critic after the last answer, that answer, and the question that it answers. They are
+in one file because, once the critic has learnt from a question, its answer must be available to be
+sent again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def memory_path(files: RunFolder) -> Path:
-    """Returns where the client keeps its memory."""
+    """Returns the path of the client's memory."""
     return files.private / "memory.safetensors"
 
 
@@ -56,8 +56,8 @@ def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
     """Checks that a client can join with its records and its own budget.
 
     Raises:
-        UserError: For records of another schema, none at all, a schema that was bought, or a budget
-            that cannot be promised.
+        UserError: The records have another schema or there are none, the schema was bought, or the
+            budget cannot be promised.
     """
     if data.spec != terms.spec:
         raise UserError(f"the records are {data.spec}, the federation's are {terms.spec}")
@@ -73,10 +73,10 @@ def check_federation(terms: Terms, data: Dataset, budget: Budget) -> None:
 
 
 def open_folder(root: Path, public: Json) -> RunFolder:
-    """Makes the client's folder with this config.json, or opens the one that it began.
+    """Creates the client's folder with this config.json, or opens the one that it began.
 
     Raises:
-        UserError: For the folder of another client, or of another federation.
+        UserError: The folder belongs to another client or another federation.
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(root, 0o700)  # mkdir leaves a folder that was there as open as it was
@@ -90,12 +90,12 @@ def open_folder(root: Path, public: Json) -> RunFolder:
 
 
 def recognise(files: RunFolder, records: Private[Records]) -> None:
-    """Keeps a keyed fingerprint of the records, or compares them with it.
+    """Stores a keyed fingerprint of the records, or compares them with it.
 
-    Other records are another client, whose critic has learnt nothing and whose budget is whole.
+    Other records would be another client, with an untrained critic and an unspent budget.
 
     Raises:
-        UserError: For other records than those that the folder was started with.
+        UserError: The folder was started with other records.
     """
     if not files.identity.exists():
         key = secrets.token_bytes(32)
@@ -115,10 +115,10 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
 
 
 def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
-    """Keeps a digest of the bits of an answer's noise, by which an audit finds what is used twice.
+    """Stores a digest of the bits of an answer's noise, by which an audit finds bits used twice.
 
-    `answered` participations were charged before this one. A failure is logged: the answer is as
-    private without the digest.
+    `answered` participations were charged before this one. A failure is logged only: privacy does
+    not depend on the digest.
     """
     try:
         key = bytes.fromhex(read_json(files.identity)["key"])
@@ -131,10 +131,10 @@ def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, ter
                 witness: Witness) -> Ledger:
     """Opens the client's ledger, or creates it before anything was answered.
 
-    The witness remembers the ledger outside of the folder.
+    The witness records the ledger outside of the folder.
 
     Raises:
-        UserError: For the ledger of another folder.
+        UserError: The ledger is that of another folder.
     """
     run = files.run_id()
     if begun(files.ledger) or memory_path(files).exists():
@@ -149,7 +149,7 @@ def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, ter
 
 
 NEVER = -1
-"""The last round of a client that has answered nothing."""
+"""The last round of a client without answers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +158,10 @@ class Memory:
 
     Attributes:
         unit: The client's unit, sealed.
-        round: The last round that was answered, or NEVER.
+        round: The last answered round, or NEVER.
         question: The digest of its question.
         answer: int32 [B, D], as it was sent.
-        ledger_head: The hash of a line that the ledger must have.
+        ledger_head: The hash of a line that the ledger must contain.
         ledger_lines: The number of that line.
     """
 
@@ -175,14 +175,14 @@ class Memory:
 
 NOTE = {"turn": "round", "question": "question", "ledger_head": "ledger_head",
         "ledger_lines": "ledger_lines"}
-"""The keys of the note in the file, and the fields of `Memory` that they are."""
+"""The keys of the note in the file, and the corresponding fields of `Memory`."""
 
 
 def write_memory(path: Path, memory: Memory) -> None:
-    """Writes a memory; it is on disk (mode 0600), name and all, when the call returns.
+    """Writes a memory; the file (mode 0600) and its name are on disk when the call returns.
 
     Raises:
-        UserError: Where it cannot be written; the file that was there before is kept.
+        UserError: It cannot be written; the previous file is kept.
     """
     note = json.dumps({key: getattr(memory, field) for key, field in NOTE.items()}).encode()
     data = safetensors.numpy.save(
@@ -203,10 +203,10 @@ def write_memory(path: Path, memory: Memory) -> None:
 
 
 def read_memory(path: Path, method: Method) -> Memory | None:
-    """Reads a memory, whose unit is of the method's form; None where nothing was ever written.
+    """Reads a memory, whose unit has the method's form; None if nothing was ever written.
 
     Raises:
-        UserError: For a damaged file.
+        UserError: The file is damaged.
     """
     if not path.exists():
         return None
@@ -222,7 +222,7 @@ def read_memory(path: Path, method: Method) -> Memory | None:
 
 
 def _unit(method: Method, arrays: dict[str, np.ndarray]) -> Private[Units]:
-    """Seals the arrays of a unit; ValueError or KeyError where they are not those of one."""
+    """Seals the arrays of a unit; raises ValueError or KeyError if they do not form one."""
     leaves, structure = jax.tree_util.tree_flatten(like(method, 1))
     names = [f"unit/{name}" for name in pack(like(method, 1))]
     loaded = [arrays[name] for name in names]
@@ -238,8 +238,8 @@ class Seat:
     """The place of a client among the others.
 
     Attributes:
-        number: Which client it is, 0..n-1.
-        seed: Draws everything from a seed, as the run in one process does; then there is NO privacy
+        number: The number of the client, 0..n-1.
+        seed: Draws everything from a seed, as a run in one process does; then there is NO privacy
             claim.
     """
 
@@ -283,16 +283,16 @@ class Client:
 
     @property
     def noise(self) -> str:
-        """The source of the noise of the answers, as the server may publish it."""
+        """The name of the noise source, which the server may publish."""
         return self._bits.label
 
     @property
     def last_round(self) -> int:
-        """The last round that was answered, or NEVER."""
+        """The last answered round, or NEVER."""
         return self._memory.round
 
     def prepare(self) -> None:
-        """Compiles the answer, by one to zeros that is thrown away: no round then waits for it."""
+        """Compiles the answer by a discarded one to zeros, so that no round waits for it."""
         query = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), self._form)
         private_input = np.zeros(self._mechanism.client_bits_shape, np.uint32)
         self._answer(self._memory.unit, self._records, query, 0, private_input)
@@ -300,19 +300,17 @@ class Client:
     def answer(self, question: Question) -> np.ndarray:
         """Answers a question.
 
-        In this order, each on disk before the next: the participation is charged, at its full cost;
-        its noise is drawn, and a keyed digest of its bits kept; critic and answer are kept; the
-        charge is settled; the answer leaves. A crash can only leave too much charged. The last
-        question, if it is repeated, is answered from memory, byte for byte: it costs nothing and
-        teaches nothing.
+        The steps are, each on disk before the next: charge the participation at its full cost; draw
+        its noise, and store a keyed digest of its bits; store critic and answer; settle the charge;
+        send the answer. A crash can only leave too much charged. If the last question is repeated,
+        it is answered from memory, byte for byte, at no cost and without learning.
 
         Returns:
-            int32 [B, D], private as it stands.
+            int32 [B, D], already private.
 
         Raises:
-            UserError: Before anything is charged, for other terms, a round that is over or too far
-                ahead, another question under the round that was answered, or arrays of another
-                form.
+            UserError: Before anything is charged: other terms, a round that is over or too far
+                ahead, another question for the answered round, or arrays of another form.
             BudgetExceeded: The client's budget does not allow another answer.
         """
         query = self._checked(question)
@@ -358,10 +356,10 @@ class Client:
 
     def reply(self, about: Json, arrays: dict[str, np.ndarray]
               ) -> tuple[Json, dict[str, np.ndarray]]:
-        """Makes the reply to a message of any kind; of these only questions have a step.
+        """Makes the reply to a message of any kind; only questions have a step.
 
-        A refusal is one fixed word: its reason goes to the client's own output, as it may depend on
-        the records.
+        A refusal is one fixed word. Its reason goes to the client's own output, since it may depend
+        on the records.
         """
         header = {"turn": about.get("turn"), "client": self.number, "terms": self.terms.digest,
                   "noise": self.noise}
@@ -389,10 +387,10 @@ class Client:
 
 def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat: Seat = SEAT,
                 method: Method | None = None) -> Client:
-    """Joins a federation in a new folder, or goes on in one; the client is to be closed.
+    """Joins a federation in a new folder, or continues in one; the caller closes the client.
 
-    The budget is the client's own promise to its records. The method is that of the terms, where it
-    is built already.
+    The budget is the client's own promise to its records. `method` may be the method of the terms
+    if it is already built.
 
     Raises:
         UserError: For records that do not fit the terms, none at all, or a folder that was started
@@ -434,7 +432,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
 
 def _memory(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger, seat: Seat
             ) -> Memory:
-    """Reads the client's memory, which its ledger must cover, or begins one."""
+    """Reads the client's memory, which its ledger must cover, or creates it."""
     memory = read_memory(memory_path(files), method)
     if memory is None:
         return _begin(files, method, records, ledger, seat)

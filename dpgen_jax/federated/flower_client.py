@@ -1,9 +1,9 @@
-"""The ClientApp: a relay between Flower and the client's own process. It keeps nothing.
+"""The ClientApp: a relay between Flower and the client's own process, without any state.
 
-A Flower node runs, for every message, a new process of the app that the server sent it. So what
-runs there is the server's code, and this file trusts it no more than the server: records, critic,
-ledger and noise are behind the socket of `python -m dpgen_jax.join`, which hands out answers that
-are private as they stand, and keeps within its own budget.
+For every message, a Flower node starts a new process of the app that the server sent. So the
+server's code runs there, and is trusted no more than the server: records, critic, ledger and noise
+are behind the socket of `python -m dpgen_jax.join`, which gives out answers that are already
+private, within its own budget.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ app = ClientApp()
 @app.query("join")  # which client this is, and on what terms
 @app.train()  # the client's answer to a question, or its refusal
 def relay(message: Message, context: Context) -> Message:
-    """Carries a message to the socket that the node is configured with, and brings the reply back.
+    """Sends a message to the socket in the node's configuration, and returns the reply.
 
-    The reply is a refusal where no client answers.
+    The reply is a refusal if no client answers.
     """
     about = dict(message.content["about"])
     arrays = record_arrays(message.content, "arrays")
@@ -49,10 +49,10 @@ def content(about: wire.About, arrays: wire.Arrays) -> RecordDict:
 
 
 def record_arrays(content: RecordDict, name: str) -> wire.Arrays:
-    """Returns the arrays of a record of a message by name; none where it has no such record.
+    """Returns the arrays of a record of a message by name; none if it has no such record.
 
     Raises:
-        TypeError: The record is not one of arrays.
+        TypeError: The record does not consist of arrays.
     """
     record = content.get(name, ArrayRecord())
     if not isinstance(record, ArrayRecord):

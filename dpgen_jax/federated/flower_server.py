@@ -20,20 +20,21 @@ from dpgen_jax.run.planning import Resolved
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
 AGAIN_SECONDS = 5.0
-"""Seconds after which a node without a client's process is queried again; a silent node is queried
-again after `JOIN_SECONDS`."""
+"""Seconds after which a node without a client's process is queried again; for a silent node it is
+`JOIN_SECONDS`.
+"""
 JOIN_SECONDS = 300.0
 NEWS_SECONDS = 10.0
-"""Seconds between two lines on the clients that the server waits for."""
+"""Seconds between two lines on the missing clients."""
 MOST_NAMED = 10
-"""The missing clients that such a line names."""
+"""The most missing clients that such a line names."""
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Waits for the clients, then runs with the options that the app holds."""
+    """Waits for the clients, then runs with the options of the app."""
     options = context.run_config
     terms = Terms.from_text(str(options["terms"]))
     seed = options.get("seed")
@@ -50,7 +51,7 @@ class Exchange:
     """The clients behind a grid of Flower nodes; see `server.Exchange`.
 
     Attributes:
-        sent: Bytes of the records of all messages so far, without the transport's own.
+        sent: Bytes of the records of all messages so far, without the transport's overhead.
         received: Likewise.
     """
 
@@ -64,7 +65,7 @@ class Exchange:
         self.sent = self.received = 0
 
     def gather(self, seconds: float) -> None:
-        """Lets nodes join as they appear, until all clients are there or the time is up.
+        """Lets nodes join as they appear, until all clients are present or the time is up.
 
         A line names the missing clients every ten seconds.
         """
@@ -78,11 +79,10 @@ class Exchange:
         tell(f"{len(there)} of {expected} clients have joined")
 
     def members(self) -> set[int]:
-        """Returns the numbers of the clients that are there.
+        """Returns the numbers of the clients that are present.
 
-        A node is queried for its client until it joins: the client's process may be started after
-        it, or again. A number that two nodes give stays with the first, for as long as that one is
-        there.
+        A node is queried for its client until it joins, since the client's process may be started
+        later, or again. If two nodes give the same number, the first keeps it while it is present.
         """
         online, now = set(self._grid.get_node_ids()), time.monotonic()
         joined = set(self._nodes.values())
@@ -113,7 +113,7 @@ class Exchange:
             tell(f"node {node} {why}")
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterator[Reply]:
-        """Sends a question to clients and yields the replies that come back in time, unchecked."""
+        """Sends a question to clients and yields the replies that arrive in time, unchecked."""
         about = {"turn": question.round, "step": question.step, "terms": question.terms}
         numbers = {self._nodes[number]: number for number in clients}
         waiting = self._push(numbers, ANSWER, about, dict(question.arrays), self._seconds)
@@ -129,7 +129,7 @@ class Exchange:
               seconds: float) -> set[str]:
         """Sends a message to nodes, and returns the ids of the messages.
 
-        One that is not answered within `seconds` expires, and so does its reply.
+        A message that is not answered within `seconds` expires, and so does its reply.
         """
         body = content(about, arrays)
         messages = [Message(body, node, kind, ttl=seconds, group_id=str(about["turn"]))
@@ -138,7 +138,7 @@ class Exchange:
         return set(filter(None, self._grid.push_messages(messages)))
 
     def _pull(self, waiting: set[str]) -> Iterator[tuple[int, RecordDict]]:
-        """Yields (node, content) of the replies that came, and takes them out of `waiting`."""
+        """Yields (node, content) of the replies that arrived, and removes them from `waiting`."""
         for message in self._grid.pull_messages(waiting) if waiting else ():
             waiting.discard(message.metadata.reply_to_message_id)
             if message.has_content():
@@ -149,7 +149,7 @@ class Exchange:
 
 
 def missing(there: set[int], expected: int, refused: int, left: float) -> str:
-    """Returns the line that says for whom the server waits.
+    """Returns the line on the missing clients.
 
     `refused` nodes are connected and have not joined; the wait may take `left` more seconds.
     """
@@ -172,7 +172,7 @@ def _about(body: RecordDict) -> wire.About:
 
 
 def _reply(number: int, body: RecordDict) -> Reply:
-    """Returns the reply in a node's message, whatever it is; a text where it cannot be read."""
+    """Returns the reply in a node's message; a text if it cannot be read."""
     try:
         about = _about(body)
         number_of_round = operator.index(about["turn"])

@@ -1,7 +1,7 @@
-"""The messages between server and clients: terms, questions and answers. All of it is public.
+"""The messages between server and clients: terms, questions and answers; all are public.
 
-A question is the query that `Method.ask` returns, sent as plain arrays by their path in it; both
-sides build the same method from the same terms, so both know its form.
+A question is the query from `Method.ask`, sent as plain arrays by their path in it. Both sides
+build the same method from the same terms, so both have its form.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MAX_ROUNDS = 2**31
 class Terms:
     """The computation that both sides agree on.
 
-    None of it can harm a client, whose own code derives from it what an answer costs its own
-    budget.
+    None of it can harm a client: the client's code derives from it what an answer costs the
+    client's budget.
 
     Attributes:
         method: The name of the method.
@@ -58,7 +58,7 @@ class Terms:
         """Reads the terms that `to_text` writes.
 
         Raises:
-            UserError: For a text that is not that of terms.
+            UserError: The text is not that of terms.
         """
         try:
             terms = parse_json(text.encode())
@@ -73,7 +73,7 @@ class Terms:
         """Builds the method, whose mechanism is a `LocalMechanism`.
 
         Raises:
-            UserError: Where noise would not be added at the clients.
+            UserError: Noise would not be added at the clients.
         """
         method: Method = methods.get(self.method).build(self.config, self.spec, runtime)
         local_mechanism(method)
@@ -98,8 +98,8 @@ class Question:
 
     Attributes:
         terms: The digest of the terms.
-        round: Counts all questions, lost ones too; from 0.
-        step: Counts those that the generator learnt from; from 0.
+        round: Counts all questions, including lost ones, from 0.
+        step: Counts questions that the generator learnt from, from 0.
         arrays: The leaves of the query, by path: any shapes [...].
     """
 
@@ -110,12 +110,12 @@ class Question:
 
     @classmethod
     def received(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Question:
-        """Returns the question of a message as it came; nothing in it is checked yet."""
+        """Returns the question of a message, unchecked."""
         return cls(about.get("terms", ""), about.get("turn", -1), about["step"], arrays)
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all of it, by which a repeated question is recognised."""
+        """The SHA-256 of the whole question, by which a repetition is recognised."""
         digest = hashlib.sha256(f"{self.terms} {self.round} {self.step}".encode())
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], order="C")
@@ -126,12 +126,12 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """A client's reply to a question, as it came: `server.fault_of_reply` checks all of it.
+    """A client's reply to a question, unchecked: `server.fault_of_reply` checks it.
 
     Attributes:
         client: The number of the client.
         round: The round of the question.
-        values: int32 [B, D] if it is sound; a text where there is no answer.
+        values: int32 [B, D] if it is valid; a text if there is no answer.
         noise: The source of the bits of the client's noise.
     """
 
@@ -157,14 +157,14 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
     """Inverts `pack`, for a query whose form is known.
 
     Raises:
-        UserError: Naming the array that is missing, too many, of another shape or type, or not
-            finite: a client refuses such a question before it costs anything.
+        UserError: An array is missing, unexpected, of another shape or type, or not finite. A
+            client refuses such a question before it costs anything.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     names = [_name(path) for path, _ in leaves]
     if odd := sorted(set(names) ^ set(arrays)):
-        raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names else
-                        f"the question has an array {odd[0]!r}, which no query of this method has")
+        raise UserError(f"the query has no array {odd[0]!r}" if odd[0] in names else
+                        f"the query has an array {odd[0]!r}, which no query of this method has")
     for name, (_, leaf) in zip(names, leaves, strict=True):
         array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:

@@ -1,7 +1,7 @@
 """The server of a federation: a run whose records stay with its clients.
 
 In each round the server sends a question to a cohort of clients, sums the answers that come back in
-time, and trains the generator. It has nothing private. Its ledger is a bound on what a client can
+time, and trains the generator. It has no private data. Its ledger is a bound on what a client can
 have spent, not a permission to spend.
 """
 
@@ -64,7 +64,7 @@ def save_state(files: RunFolder, state: State, ledger: Ledger) -> None:
     """Writes a checkpoint that names the ledger line at which it was taken.
 
     Raises:
-        UserError: Where it cannot be written.
+        UserError: It cannot be written.
     """
     checkpoint.save(files.checkpoints, ledger.steps_charged, [("public", _arrays(state))],
                     keep=KEEP, note={
@@ -73,7 +73,7 @@ def save_state(files: RunFolder, state: State, ledger: Ledger) -> None:
 
 
 def keep_state(files: RunFolder, state: State, ledger: Ledger, notices: Notices) -> None:
-    """Saves a state unless its round has a checkpoint; a failure is reported, and no more."""
+    """Saves a state unless its round has a checkpoint; a failure is only reported."""
     try:
         if ledger.steps_charged not in checkpoint.steps(files.checkpoints):
             save_state(files, state, ledger)
@@ -82,10 +82,10 @@ def keep_state(files: RunFolder, state: State, ledger: Ledger, notices: Notices)
 
 
 def latest_state(files: RunFolder, fresh: State, ledger: Ledger) -> State:
-    """Reads the newest checkpoint; the state is the fresh one where there is none.
+    """Reads the newest checkpoint, or returns the initial state if there is none.
 
     Raises:
-        UserError: For a damaged checkpoint, or one that the ledger does not cover.
+        UserError: The checkpoint is damaged, or the ledger does not cover it.
     """
     rounds = checkpoint.steps(files.checkpoints)
     if not rounds:
@@ -102,12 +102,12 @@ def latest_state(files: RunFolder, fresh: State, ledger: Ledger) -> State:
 
 
 def _arrays(state: State) -> dict[str, PyTree]:
-    """Returns the arrays of a state, by the names that they have in a checkpoint."""
+    """Returns the arrays of a state by their names in a checkpoint."""
     return {"public": state.public, "key": jax.random.key_data(state.key)}
 
 
 PATIENCE = 3
-"""The rounds in a row without a single answer, after which a run gives up."""
+"""The number of consecutive rounds without any answer after which a run ends."""
 
 
 class Exchange(Protocol):
@@ -122,14 +122,14 @@ class Exchange(Protocol):
     received: int
 
     def members(self) -> set[int]:
-        """Returns the numbers of the clients that are there now."""
+        """Returns the numbers of the clients that are present."""
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterable[Reply]:
-        """Sends a question to clients, and returns the replies in time, unchecked."""
+        """Sends a question to clients, and returns the replies that arrive in time, unchecked."""
 
 
 def fault_of_reply(reply: Reply, question: Question, mechanism: LocalMechanism) -> str | None:
-    """Returns why a reply cannot be counted, in a few words; None for a sound one."""
+    """Returns why a reply cannot be counted, in a few words; None if it is valid."""
     values = reply.values
     if isinstance(values, str):
         return values
@@ -148,9 +148,9 @@ def fault_of_reply(reply: Reply, question: Question, mechanism: LocalMechanism) 
 
 def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence[int],
                   mechanism: LocalMechanism, log: Log) -> dict[int, Reply]:
-    """Selects the replies that count, by client; the others are dropped with a line of log.
+    """Selects the replies that count, by client; the others are dropped and logged.
 
-    A reply counts that is sound, from a client of the cohort, and its first.
+    A reply counts if it is valid, from a client of the cohort, and its first.
     """
     counted: dict[int, Reply] = {}
     for reply in replies:
@@ -167,7 +167,7 @@ def sound_replies(replies: Iterable[Reply], question: Question, cohort: Sequence
 
 
 def queried_clients(mechanism: LocalMechanism, round_number: int, members: set[int]) -> list[int]:
-    """Returns the clients that are queried in a round, among those that are there.
+    """Returns the clients to query in a round, among those that are present.
 
     Client u belongs to cohort u mod `n_cohorts`.
     """
@@ -178,9 +178,9 @@ def queried_clients(mechanism: LocalMechanism, round_number: int, members: set[i
 
 
 def initial_state(method: Method, seed: int | None) -> State:
-    """Returns the state that the run in one process starts from, without units.
+    """Returns the initial state of a run in one process, without units.
 
-    The keys are split as `loop.initial_state` splits them; they are fresh without a seed.
+    The keys are split as in `loop.initial_state`, and are random without a seed.
     """
     key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
     k_public, _, k_steps = jax.random.split(key, 3)
@@ -215,7 +215,7 @@ class Conversation:
         self._decode = messages.local_mechanism(method).decode
 
     def ask(self, state: State, round_number: int) -> tuple[PyTree, Question]:
-        """Returns the query of a step, and the question that carries it in a round."""
+        """Returns the query of a step, and the question with it in a round."""
         query = self._ask(state.public, state.key, state.step)
         return query, Question(self._terms, round_number, state.step, messages.pack(query))
 
@@ -223,7 +223,7 @@ class Conversation:
                ) -> tuple[State, dict[str, float]]:
         """Trains the generator on the mean over the clients that answered.
 
-        The sum is of int32, which is exact in any order. Returns the next state, and public metrics
+        The sum is in int32, which is exact in any order. Returns the next state, and public metrics
         by name.
         """
         total = np.sum([np.asarray(reply.values) for reply in replies.values()], 0, dtype=np.int32)
@@ -235,17 +235,17 @@ class Conversation:
 
 
 Metrics = dict[str, Any]
-"""The metrics of a round, as JSON can hold them."""
+"""The metrics of a round, as JSON values."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundHooks:
-    """The functions that are called while rounds go on.
+    """The functions that are called during rounds.
 
     Attributes:
         on_round: Called after each round with the state and its metrics.
         log: Prints a line of the run.
-        stop: Returns True once the run is to stop.
+        stop: Returns True once the run should stop.
     """
 
     on_round: Callable[[State, Metrics], None]
@@ -255,7 +255,7 @@ class RoundHooks:
 
 def train_rounds(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange,
                  steps: int, hooks: RoundHooks) -> State:
-    """Queries clients until all steps are made, the budget allows no more rounds, or `stop()`.
+    """Queries clients until all steps are made, the budget is used up, or `stop()`.
 
     Each round is charged before the question leaves, and stays charged even if no client answers:
     an answer that is lost, late or dropped has left its client all the same.
@@ -306,16 +306,16 @@ def run(request: Resolved, spec: Spec, exchange: Exchange, log: Log = tell,
         notices: Notices | None = None) -> Release:
     """One federated run, from the terms to the release folder.
 
-    It shares folder, ledger, signals and release with a run in one process (`run.stages`); it
-    has no records.
+    It shares folder, ledger, signals and release with a run in one process (`run.stages`), but has
+    no records.
 
     The configuration of the request is complete, and `spec` is the public schema of the clients'
-    records. The release that is returned is also in the run folder.
+    records. The returned release is also in the run folder.
 
     Raises:
-        UserError: For a folder of another run, too few clients, a precision that is for runs of
-            one process, and as `train_rounds`.
-        BudgetExceeded: Where the budget allows no step.
+        UserError: The folder is of another run, there are too few clients, a precision is for runs
+            of one process only; and as `train_rounds`.
+        BudgetExceeded: The budget allows no step.
         SystemExit: With its exit code, after a signal that ended the run early.
     """
     require_32_bits()
@@ -362,11 +362,11 @@ class Session:
 
     Attributes:
         request: The request of the user.
-        terms: All that server and clients agreed on.
+        terms: What server and clients agreed on.
         method: The method of the terms, built.
         files: The run folder.
         ledger: The run's open ledger.
-        notices: What failed apart from the release, for the user.
+        notices: Failures outside of the release, for the user.
         log: Prints a line of the run.
     """
 
@@ -381,8 +381,8 @@ class Session:
     def train(self, exchange: Exchange, stop: Callable[[], bool]) -> State:
         """Trains from the newest checkpoint on, until `stop()`.
 
-        Each round ends with a line of metrics and a checkpoint; a failure of these costs no more
-        than itself.
+        Each round ends with a line of metrics and a checkpoint; if these fail, the round still
+        counts.
         """
         state = latest_state(self.files, initial_state(self.method, self.request.seed), self.ledger)
         writer = run_folder.MetricsWriter(self.files.metrics, resume_step=state.step)
@@ -420,7 +420,7 @@ class Session:
             return stages.publish(self.files, self.made(state), keep, self.notices, self.log)
 
     def made(self, state: State) -> Release:
-        """Returns the release of a state, which is written nowhere yet."""
+        """Returns the release of a state, without writing it."""
         mechanism, request = self.method.mechanism, self.request
         facts = guarantee.Facts(method=request.method, preset=request.preset, steps=state.step,
                                 noise_source=guarantee.sources(state.noise),

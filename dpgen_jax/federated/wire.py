@@ -1,7 +1,7 @@
 """The socket between a client and the carrier of its messages: one request, one reply.
 
-It is a Unix socket. Both messages are safetensors, so reading one executes nothing. This
-file needs neither JAX nor the records, and so neither does a relay: see `flower_client`.
+It is a Unix socket. Both messages are safetensors, so reading one executes no code. This module
+needs neither JAX nor the records, and so neither does a relay: see `flower_client`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dpgen_jax.core.errors import UserError, option
 
 MAX_BYTES = 2**31
 PATIENCE = 60.0
-"""The seconds within which a relay must have sent its request."""
+"""Seconds within which a relay must have sent its request."""
 ABOUT = "about"
 
 About = dict[str, Any]
-"""The header of a message, as JSON can hold it."""
+"""The header of a message, as JSON values."""
 Arrays = dict[str, np.ndarray]
 """The arrays of a message, by name."""
 Handler = Callable[[About, Arrays], tuple[About, Arrays]]
@@ -42,7 +42,7 @@ def decode(data: bytes) -> tuple[About, Arrays]:
     """Inverts `encode`.
 
     Raises:
-        ValueError: For anything that `encode` does not write.
+        ValueError: The bytes are not from `encode`.
     """
     try:
         members = safetensors.numpy.load(data)
@@ -50,7 +50,7 @@ def decode(data: bytes) -> tuple[About, Arrays]:
         if not isinstance(about, dict):
             raise TypeError("not an object")
         return about, {name.removeprefix("array/"): array for name, array in members.items()}
-    except Exception as error:  # safetensors has exceptions of its own, none of them a ValueError
+    except Exception as error:  # exceptions of safetensors are not ValueErrors
         raise ValueError(f"not a message: {type(error).__name__}") from None
 
 
@@ -58,7 +58,7 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
     """Sends a message to the socket of a client's own process and waits for its reply.
 
     Raises:
-        UserError: Where no client listens.
+        UserError: No client listens.
     """
     with _socket() as link:
         try:
@@ -72,13 +72,13 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
 
 
 def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None) -> None:
-    """Answers one request after the other, until the process is interrupted.
+    """Answers requests one by one until the process is interrupted.
 
     The socket (mode 0660) is created again and removed at the end; `ready` is called once requests
-    are accepted. A request that is damaged, or does not come to its end, is dropped.
+    are accepted. A damaged or incomplete request is dropped.
 
     Raises:
-        UserError: Where there can be no socket.
+        UserError: A socket cannot be created.
     """
     path.unlink(missing_ok=True)
     with _socket() as server:
@@ -100,7 +100,7 @@ def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None)
 
 
 def _socket() -> socket.socket:
-    """Makes a Unix socket, or says where there are some."""
+    """Creates a Unix socket; the error on Windows names systems that have them."""
     if not hasattr(socket, "AF_UNIX"):
         raise UserError("a client of a federation needs Unix sockets, which Python supports on "
                         "Linux and macOS; on Windows run it in WSL")
@@ -117,7 +117,7 @@ def _serve(link: socket.socket, reply: Handler) -> None:
 
 
 def _read(link: socket.socket) -> bytes:
-    """Reads until the other side has sent all."""
+    """Reads until the other side has sent everything."""
     data = bytearray()
     while part := link.recv(2**20):
         data += part

@@ -80,7 +80,7 @@ class CNN(nn.Module):
         if min(x.shape[1:3]) < CNN_MIN_SIDE:
             raise UserError(f"the CNN needs images of at least {CNN_MIN_SIDE} x {CNN_MIN_SIDE} "
                             f"pixels, got {x.shape[1]} x {x.shape[2]}; use the classifier 'mlp'")
-        # The maximum and ReLU commute; ReLU second touches a quarter of the numbers.
+        # The maximum and ReLU commute; after the maximum, ReLU processes a quarter of the numbers.
         h = nn.relu(max_pool(Conv3x3(32)(x)))
         h = Dropout(0.2)(h, train)
         h = nn.relu(Conv3x3(64)(h))

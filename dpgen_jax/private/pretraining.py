@@ -101,7 +101,7 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
                               lambda i, s: warm_start.step(_key(unit, i + 1), s, records), state)
         done = jnp.asarray(first + n == warm_start.steps, unit.warm.dtype)
         moved = dataclasses.replace(unit, state=warm_start.finish(state), warm=done)
-        # Two chunks may hold one unit, which one of them has pretrained: it stays as it is.
+        # Two chunks may contain one unit; if one of them has pretrained it, it does not change.
         return jax.tree.map(lambda old, new: jnp.where(unit.warm, old, new), unit, moved), state
 
     chunk, after = vmapped(one, size)(chunk, own_records, unseal(states))

@@ -58,8 +58,8 @@ from dpgen_jax.core import arrays
 from dpgen_jax.core.errors import option
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, Subjects, UserError, unseal
 
-# The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
-# makes every visit dearer, whatever a client holds.
+# The writers of Federated EMNIST have 198 records each on average (671,585 over 3,400). A wider row
+# makes every query slower, however many records a client has.
 MOST = 512
 """The most records of a client, unless the user sets another number."""
 
@@ -169,7 +169,7 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
     everyone, slots = assign(subjects.count, n_units, key), kept(subjects, x, y, key)
     taken = np.arange(everyone.index.shape[1]) < everyone.sizes[:, None]
     index = np.where(taken[..., None], slots[everyone.index], -1).reshape(n_units, -1)
-    sizes = (index >= 0).sum(1)  # at least 1: who has no row is no subject
+    sizes = (index >= 0).sum(1)  # at least 1: a subject has a row
     own = np.take_along_axis(index, np.argsort(index < 0, axis=1, kind="stable"), 1)
     place = np.arange(index.shape[1]) % sizes[:, None]
     return Partition(np.take_along_axis(own, place, 1), sizes)

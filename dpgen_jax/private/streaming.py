@@ -230,7 +230,7 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
     start, stop = layout.local_units
     for at in range(start // size * size, min(stop, layout.n_units), size):
         first, last = max(at, start), min(at + size, stop, layout.n_units)
-        if first >= last:  # this process has places without a unit alone
+        if first >= last:  # this process has only places without a unit
             continue
         yield Private(jax.tree.map(lambda a, f=first, t=last: take(a, f, t), unseal(units)))
 

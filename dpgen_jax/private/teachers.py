@@ -266,10 +266,10 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
     return call
 
 
-# XLA of JAX 0.11 crashes where it compiles a function that is mapped over devices and takes an
-# array without entries (the secret bits of a method that has none): it makes a constant of it, and
-# finds the shardings of the others no more. So none is passed: each device makes its own. What the
-# function closes over would be passed as well, and stays within a jit.
+# XLA of JAX 0.11 crashes if it compiles a function that is mapped over devices and takes an array
+# without entries (the secret bits of a method that has none): it converts it to a constant, and no
+# longer finds the shardings of the others. So none is passed, and each device creates it. Arrays
+# that the function closes over would be passed as well, so they stay within a jit.
 
 
 @jax.tree_util.register_static
@@ -434,8 +434,9 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
     state = method.learn(k_learn, unit.state, records, query)
     with _named("learn"):
         chex.assert_trees_all_equal_shapes_and_dtypes(unit.state, state)
-    # The barrier keeps accelerators' compilers from computing a message anew for each pass over it.
-    # It is for speed: on CPU it is gone before loops are fused; `aggregation.bound` needs none.
+    # The barrier prevents compilers for accelerators from recomputing a message for each pass over
+    # it. It is for speed only: on CPU it is removed before loops are fused, and `aggregation.bound`
+    # needs none.
     message = lax.optimization_barrier(method.answer(k_answer, state, records, query))
     with _named("answer"):
         chex.assert_shape(message, (method.mechanism.bound.rows, None))
@@ -480,13 +481,14 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
     """
     everyone, data = unseal(units), unseal(records)
     if layout.sampled and len(data.y) != method.mechanism.n_units:
-        # A unit beyond the last record would silently read that one's.
+        # A unit beyond the last record would silently read the last one.
         raise ValueError(f"records of {len(data.y)} units, of which {method.mechanism.n_units} are "
                          "sampled")
 
     def one(unit: Units, own_records: Records, private_input: Array) -> tuple[Units, Array]:
         if layout.sampled:
-            # A message must not depend on the place of its unit, and so on the rest of the sample.
+            # A message must not depend on the place of its unit, and so not on the rest of the
+            # sample.
             key = jax.random.fold_in(jax.random.key(0), private_input[0])
             unit = dataclasses.replace(unit, key=jax.random.key_data(key))
         unit, votes = query_unit(method, unit, own_records, this.query, this.step, private_input)
@@ -501,7 +503,7 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
             (lambda a: a[private_input[:, 0]]) if layout.sampled else get, data)
         chunk, votes = vmapped(one, layout.chunk)(
             jax.tree.map(get, everyone), own_records, private_input)
-        # Units that are sampled keep nothing: a place is another unit's in the next round.
+        # Sampled units keep no state: a place belongs to another unit in the next round.
         kept = everyone if layout.sampled else jax.tree.map(put, everyone, chunk)
         return kept, method.mechanism.added(total, votes)
 

@@ -15,7 +15,7 @@ from dpgen_jax.core.errors import option
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.run_folder import read_json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data.table import columns, constraints
+from dpgen_jax.data.table import columns, constraints, rules
 
 MAX_SIDE, MAX_CLASSES = 2**14, 100_000
 """The largest side and number of classes of the images that a release may claim to make."""
@@ -175,7 +175,7 @@ def _sound_rules(made: TableSpec) -> bool:
             return False
         if made.gaps and made.gaps != constraints.determined_gaps(made):
             return False
-        constraints.read_rules(made)
+        rules.read_rules(made)
         for identifier in made.identifiers:
             columns.type_of_identifier(identifier.name, identifier.pattern, identifier.dtype)
     except UserError:

@@ -185,7 +185,7 @@ SHARING = (
     "which epsilon does not cover.",
     "The original data, and any schema or sample that was read from them without a charge, must "
     "not be shared either.")
-"""What may be shared, and what not."""
+"""Sentences on what may be shared."""
 UNCOVERED_SHARING = ("The folder holds parts that the promise does not cover, as named in this "
                      "document. Decide about these before sharing it.")
 NO_SHARING = "This folder must not be shared as private, since nothing bounds what it reveals."

@@ -150,7 +150,7 @@ def main(folder: Path) -> None:
 
 SOURCES = (
     "core/__init__", "core/errors", "core/schema", "data/table/__init__",
-    "data/table/transform", "data/table/constraints",
+    "data/table/transform", "data/table/rules", "data/table/constraints",
     "release/__init__", "release/files", "release/sampling", "release/numpy_samplers",
     "release/standalone")
 """The files of this library that a folder holds."""

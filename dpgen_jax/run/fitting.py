@@ -148,7 +148,7 @@ def fit(
     if hasattr(data, "columns"):  # whose names may be whole numbers
         stated |= {name: str(stated[name]).strip() for name in ("label", "unit") if name in stated}
     if types_declared:
-        stated["schema"] = schema = _typed(data, schema, stated.get("label"))
+        stated["schema"] = schema = _typed(data, schema, stated.get("label"), stated.get("unit"))
     fields = _sorted(stated | fields, isinstance(data, str | Path))
     return _run(Request().changed(**fields), data, y, schema, verbose)
 
@@ -242,7 +242,7 @@ def _reading(request: Request, data: Any, y: np.ndarray | None, schema: schemas.
                    (ALL_GIVEN,))
 
 
-def _typed(data: Any, schema: Any, label: Any) -> Any:
+def _typed(data: Any, schema: Any, label: Any, unit: Any) -> Any:
     """The schema, with what the types of a frame declare of the columns that it lacks."""
     if not hasattr(data, "columns"):
         raise UserError("types_declared is of a DataFrame; declare the columns of other data in a "
@@ -250,7 +250,8 @@ def _typed(data: Any, schema: Any, label: Any) -> Any:
     if isinstance(schema, schemas.Schema):
         return schema  # which has every column
     document = schemas.document(str(schema)) if isinstance(schema, str | Path) else schema
-    return frames.typed(schemas.texts(document or {}), data, label)
+    document = raw.Table(raw.FRAME, data).written_out(schemas.texts(document or {}), (label, unit))
+    return frames.typed(document, data, label)
 
 
 def _named(load: Callable[[], Dataset], frame: Any) -> Dataset:

@@ -26,7 +26,7 @@ KNOWN = ("wine at epsilon 1, with classifiers of AUROC 0.86 in place of 1.00",
 """That table, what it gave, and the file that says so."""
 
 
-def say(found: tuple[str, ...], log: Callable[[str], None]) -> None:
+def announce(found: tuple[str, ...], log: Callable[[str], None]) -> None:
     """Prints the lines of a forecast on the command line, and warns in Python."""
     if found and not on_command_line():
         warnings.warn(". ".join(found), stacklevel=2)

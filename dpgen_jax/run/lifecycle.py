@@ -55,7 +55,7 @@ def run(request: Resolved, dataset: Dataset, log: Log = tell, notices: Notices |
     """
     notices = notices or Notices()
     declared = declare(request, dataset, log)
-    forecast.say(_forecast(declared), log)
+    forecast.announce(_forecast(declared), log)
     checked = check(declared, log, notices)
     planned = plan(checked)
     follower.agree(planned)
@@ -263,6 +263,6 @@ def rehearse(request: Resolved, dataset: Dataset, log: Log = tell, notices: Noti
         BudgetExceeded: Likewise.
     """
     declared = declare(request, dataset, log)
-    forecast.say(_forecast(declared), log)
+    forecast.announce(_forecast(declared), log)
     planned = plan(check(declared, log, notices or Notices()))
     return rehearsal_lines(planned, len(dataset.bought))

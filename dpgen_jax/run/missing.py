@@ -237,14 +237,19 @@ class Entries(Missing):
     def _draw(self, survey: Survey, budget: Budget, root: Path, spent: Events) -> Answer:
         """Buys what is missing. Whatever the noisy answers are, it ends with a schema."""
         source, delta = Path(self.cells.source).name, budget.delta
-        document = self._with_parts(
-            purchase.buy_schema(self.cells, self.wanted, survey, spent, OsBits()))
+        bought = purchase.buy_schema(self.cells, self.wanted, survey, spent, OsBits())
+        document = self._with_parts(bought.document)
         cost = composition.epsilon_of(
             side_releases.purchases(schema.purchases(document["bought"])), delta)
         text = draft.render(document, source, REMARK.format(
             source=source, rows=self.records, alone=at_most(cost, 3), delta=at_most(delta)))
         line = _said(document, self.wanted, budget, purchase.price_alone(survey, delta))
-        return Answer(f"{line}; see {root / 'schema.yaml'}", files={"schema.yaml": text.encode()})
+        lost = "".join(
+            f"; about {count:,} of {self.records:,} cells of {name} are of another kind than the "
+            f"others, and are read as {document['columns'][name].get('other', 'null')}: declare "
+            f"{name} in {option('schema', 'FILE')} to keep them"
+            for name, count in bought.lost.items())
+        return Answer(f"{line}{lost}; see {root / 'schema.yaml'}", files={"schema.yaml": text.encode()})
 
     def _with_parts(self, document: Json) -> Json:
         """The document, with the entries that are declared of columns whose others are found."""
@@ -277,8 +282,9 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
              if entries.get("categories") == [purchase.OTHER]]
+    null = " or null" * any(columns[name].get("nullable") == "true" for name in empty)
     lost = (f"; no value of {listed(empty)} is frequent enough to stand out from the noise, so "
-            f"all synthetic cells will be `{purchase.OTHER}`: declare "
+            f"all synthetic cells will be `{purchase.OTHER}`{null}: declare "
             f"{'it' if len(empty) == 1 else 'them'} in {option('schema', 'FILE')}"
             if empty else "")
     label = document.get("label")

@@ -550,8 +550,7 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     if sources.is_built_in(dataset.options):  # whose delta protects nobody
         warnings = tuple(line for line in warnings if line.startswith(GUARANTEE))
     for line in dataset.notes:
-        say = log if documents.is_warning(line) else request.details(log)
-        say(f"note: {line}")
+        (log if documents.is_warning(line) else request.details(log))(f"note: {line}")
     for line in warnings:
         log(f"note: {line}")
     for line in dataset.private_notes:

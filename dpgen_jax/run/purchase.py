@@ -437,8 +437,22 @@ WEIGHTS = {"label": 1.5, "names": 1.0, "levels": 0.4, "bins": 0.25}
 """The weights of the queries of values."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Bought:
+    """A schema that was bought.
+
+    Attributes:
+        document: The document of the schema.
+        lost: By column, the noisy number of cells that are of another kind than the column, nulls
+            apart, where there are many of them.
+    """
+
+    document: Json
+    lost: Mapping[str, int]
+
+
 def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
-               bits: BitSource) -> Json:
+               bits: BitSource) -> Bought:
     """Buys the entries of a schema.
 
     Args:
@@ -449,8 +463,8 @@ def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
         bits: The source of the noise.
 
     Returns:
-        The document of the schema. Its label is a column as any other, and rows have no label,
-        where that is a number with many values, or where fewer than two classes came out.
+        The schema. Its label is a column as any other, and rows have no label, where that is a
+        number with many values, or where fewer than two classes came out.
 
     Guarantee:
         That of `Survey`: a cell decides its place, its bin and its text by itself, and all else
@@ -485,8 +499,9 @@ def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
         document = {"label": label} | document
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
-    return document | {"bought": [
-        *document.get("bought", []), *_rows(made, spent, len(cells.rows))]}
+    document |= {"bought": [*document.get("bought", []), *_rows(made, spent, len(cells.rows))]}
+    return Bought(document, {one.typed.name: round(one.typed.others) for one in found
+                             if one.is_mixed and not one.is_categorical and not one.is_label})
 
 
 def _typed(name: str, counts: np.ndarray, sigma: float, n: int) -> Typed:
@@ -595,14 +610,15 @@ class Found:
     def _left(self) -> float:
         """The noisy number of cells without a name."""
         typed = self.typed
-        return typed.present + typed.others * self._is_mixed - sum(self.names.values())
+        return typed.present + typed.others * self.is_mixed - sum(self.names.values())
 
     def _open(self) -> bool:
         noise = self._survey.kinds.sigma + self._noise * math.sqrt(len(self.names))
         return self._left() > max(OPEN * self.typed.present, noise)
 
     @property
-    def _is_mixed(self) -> bool:
+    def is_mixed(self) -> bool:
+        """Whether many of its cells are of another kind."""
         typed = self.typed
         return typed.others >= MIXED * (typed.present + typed.others)
 
@@ -615,9 +631,9 @@ class Found:
 
     @property
     def is_categorical(self) -> bool:
-        """Whether its frequent texts are nearly all of its cells."""
+        """Whether its frequent texts are nearly all of its cells, those of other kinds too."""
         typed = self.typed
-        whole = typed.present + typed.others * self._is_mixed
+        whole = typed.present + typed.others * self.is_mixed
         return sum(self.names.values()) >= COVERED_TEXTS * whole
 
     def entries(self, label: str | None) -> Json:
@@ -628,7 +644,7 @@ class Found:
             return {"kind": "categorical", "categories": classes, "odd": "null"}
         nullable = {"nullable": "true" if typed.nullable else "false"}
         if not has_bins(typed.reading) and typed.reading is not readings.TEXT and not (
-                self._is_mixed and self.is_categorical):
+                self.is_mixed and self.is_categorical):
             made = dict(typed.reading.entries)  # booleans and times need no query
             return made | nullable | {"odd": self._odd(made, 0.0)}
         told = self._told()
@@ -644,7 +660,7 @@ class Found:
     def _told(self) -> ranges.Told | None:
         """What is known of a number or a date; None for a column of categories."""
         typed = self.typed
-        if typed.reading is readings.TEXT or (self._is_mixed and self.is_categorical) or (
+        if typed.reading is readings.TEXT or (self.is_mixed and self.is_categorical) or (
                 self._question is None or self._answer is None):
             return None
         return ranges.described(self._question, self._answer, typed.present, self._special)

@@ -38,7 +38,7 @@ MOST_EXACT = 1024
 """The most values between the bounds of a column that have a bin each."""
 FEWEST_BINS, MOST_BINS = 16, 256
 """The bins of a column of more values; in between, as many as stand out of the noise."""
-LEVEL = 0.05
+LEVEL = 0.02
 """The number of values that noise adds to those of a column, at most, on average."""
 DENSE = 0.5
 """Values that fill this part of their range are whole numbers or decimals; else they are levels."""
@@ -327,8 +327,9 @@ def described(asked: Question, answer: Answer, present: float, names: Mapping[st
     special = [*["0"] * bool(asked.zeros), *special]
     if is_date(asked.reading):
         return _dates(asked, answer, present, special)
-    spikes = _spikes(asked, answer.counts, answer.sigma, present)
-    if asked.step and not spikes and (levels := _levels(asked, answer, present)) is not None:
+    levels = _levels(asked, answer, present) if asked.step else None
+    if levels is not None and (len(levels) <= AMONG or not _spikes(
+            asked, answer.counts, answer.sigma, present)):
         rest = max(present - answer.counts[levels].sum(), 0.0) / present
         return _of_levels(asked, answer, levels, rest > REST, special)
     return _numbers(asked, answer, present, special, more)
@@ -390,7 +391,11 @@ def _numbers(asked: Question, answer: Answer, present: float, special: list[str]
     first, last = ends
     if not near_zero:
         bins = readings.binned(edges, np.clip(asked.seen, edges[0], edges[-1]))
-        first, last = _not_cut(ends, (int(bins[0]), int(bins[1])), sigma, present)
+        missing = present - noisy[ends[0]:ends[1] + 1].sum()
+        width = ends[1] - ends[0] + 1
+        trusted = missing <= (1 - KEPT) * present + 2 * sigma * math.sqrt(width)
+        first, last = _not_cut(ends, (int(bins[0]), int(bins[1])), sigma if trusted else math.inf,
+                               present)
         grow = math.ceil(part * (last - first + 1))
         first, last = max(first - grow, 0), min(last + grow, noisy.size - 1)
         if first < zero <= ends[0]:
@@ -414,9 +419,11 @@ def _not_cut(ends: tuple[int, int], seen: tuple[int, int], sigma: float, present
              ) -> tuple[int, int]:
     """The ends of a range; those of its magnitudes where noise may hide tails between both.
 
-    They stay where they are a small part of the magnitudes, as years are.
+    They stay where they are a small part of the magnitudes, as years are, and hold the values: else
+    sigma is infinite.
     """
-    if (ends[1] - ends[0] + 1) * SMALL_PART < seen[1] - seen[0] + 1:
+    if math.isfinite(sigma) and (
+            ends[1] - ends[0] + 1) * SMALL_PART < seen[1] - seen[0] + 1:
         return ends
     kept = [end if 2 * sigma * math.sqrt(abs(end - far) + 1) <= TAIL_PART * present else far
             for end, far in zip(ends, seen, strict=True)]

@@ -400,7 +400,8 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
             made = trained.best.instead_of(made, log) if trained.best else made
         if guarantee.of(privacy).holds and not sources.is_built_in(
                 plan.public_config["data_options"]):
-            log(spending.spent_line(begun.ledger, plan.purchases, state.step))
+            with begun.notices.attempt("listing what was spent"):
+                log(spending.spent_line(begun.ledger, plan.purchases, state.step))
         with begun.notices.attempt(f"writing {plan.files.holder}"):
             _for_the_holder(plan.files, begun.earlier)
         return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)

@@ -218,7 +218,7 @@ def found(name: str, read: Callable[[], Missing], request: Request, rehearsing: 
         offer.check()
         expected = lifecycle.refuse(
             offer.supposed, functools.partial(resolve.resolved, request))
-        forecast.say(tuple(f"{line}, if the label has two classes" for line in expected)
+        forecast.announce(tuple(f"{line}, if the label has two classes" for line in expected)
                      if offer.supposed.spec.classes > 1 else expected, tell)
     answer = _answered(missing, offer, made, request.changed(method=method), root)
     return Found(request, missing, answer)

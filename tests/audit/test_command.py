@@ -12,7 +12,7 @@ from dpgen_jax.core.errors import UserError
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["nope"], "no folder 'nope', and no method of that name; methods: "),
+    (["nope"], "no folder 'nope', and no method with that name; methods: "),
     (["pategam"], "did you mean 'pategan'"), ([__file__], "is a file; name the folder"),
     (["--sigma", "3"], "name a method"),
     (["pategan", "--canaries", "3"], "both --dataset and --canaries"),
@@ -55,7 +55,7 @@ def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
     ("pategan", {"seconds": -1.0}, "seconds is -1.0; give"),
     ("pategan", {"dataset": "glyphs"}, "both dataset and canaries"),
     ("pategan", {"batch": "many"}, "batch is 'many'"), ("pategan", {"bach": 3}, "mean 'batch'"),
-    (".", {"preset": "adult"}, "preset is for a method, and . is a folder"),
+    (".", {"preset": "adult"}, "preset is for methods, and . is a folder"),
     (".", {"dataset": 3}, "dataset of a run must be a string")])
 def test_a_call_that_means_nothing_names_its_argument(what, stated, said):
     with pytest.raises(UserError, match=said):

@@ -48,6 +48,25 @@ def test_what_is_missing_is_no_pass(trained, tmp_path):
     assert "1 of the rounds" in str(by(audit(trained), Verdict.UNCHECKED))
 
 
+def test_texts_in_the_words_of_another_version_are_not_compared(trained):
+    """As of releases before statement.html named who made it; those of this version are."""
+    page = trained / "release/statement.html"
+    before = page.read_bytes()
+    page.write_bytes(before + b" ")
+    assert any("statement.html" in check for check in by(audit(trained), Verdict.FAILS))
+    stated = trained / "release/privacy.json"
+    privacy = parse_json(stated.read_bytes())
+    assert privacy.pop("texts") == documents.TEXTS and privacy["started_on"] > "2026"
+    stated.write_text(json.dumps(privacy))
+    noted = trained / "private/released.json"
+    digest = hashlib.sha256(stated.read_bytes()).hexdigest()
+    noted.write_text(json.dumps(parse_json(noted.read_bytes()) | {"privacy_sha256": [digest]}))
+    report = audit(trained)
+    assert report.exit_code == 6 and not by(report, Verdict.FAILS)
+    assert any("in the words of another version" in why
+               for why in by(report, Verdict.UNCHECKED).values())
+
+
 def restated(root, **fields):
     """Another statement, with all that is made of it, and its digest where it is noted."""
     release = load(root / "release")

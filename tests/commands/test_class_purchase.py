@@ -113,7 +113,7 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
                            (["--delta=0.5"], "does not protect 81 records")):
         with pytest.raises(UserError, match=message):
             chosen_by([*words, *flags])
-    with pytest.raises(UserError, match="rare is no class; known: benign, malignant"):
+    with pytest.raises(UserError, match="rare is not a class; known: benign, malignant"):
         chosen_by([*words, "--class-names=benign,malignant"])
     for flags in (["--seed=1"], ["--accept-uncovered"], ["--epsilon=inf"]):
         read = chosen_by([*words, *flags, "--channels=1", "--image-size=8"]).dataset

@@ -94,7 +94,7 @@ BAD = {
     "nested flag": (["--generator.hiden", "3"], "did you mean '--generator.hidden'"),
     "choice": (["--decode", "median"], "'threshold', 'mean'"),
     "no such run": (["--resume"], "no run to resume"),
-    "out is a file": (["--out", "noise.npz"], "noise.npz contains other files"),
+    "out is a file": (["--out", "noise.npz"], "noise.npz already contains other files"),
     "out below a file": (["--out", "noise.npz/run"], "Not a directory")}
 
 

@@ -140,5 +140,5 @@ def test_a_schema_states_what_its_declared_part_had_cost_too(loans):
     part = part_of(loans / "draft.yaml", "home", read_from_data=[], bought=[row])
     chosen(f"--schema={part}", "--label=late", "--out=both")
     texts = [(loans / run / "schema.yaml").read_text() for run in ("run", "both")]
-    alone, both = (float(text.split("at epsilon ")[1].split()[0]) for text in texts)
+    alone, both = (float(text.split("for epsilon ")[1].split()[0]) for text in texts)
     assert alone < 3 < both

@@ -81,7 +81,7 @@ def test_what_a_run_was_started_with_is_kept_and_can_be_changed(tmp_path, monkey
     assert now.settings == {"generator": {"channels": 8, "warp": 0.5}}
     again = train_flags.call(["gpate", "--resume", "--out", "x"]).request
     assert (again.method, again.resume, again.out) == ("gpate", True, Path("x"))
-    with pytest.raises(UserError, match="none no run to resume in"):
+    with pytest.raises(UserError, match="no run to resume in none"):
         train_flags.call(["--resume", "none"])
     write_json(tmp_path / "run/config.json", {"request": kept | {"version": 2}})
     with pytest.raises(UserError, match="is of version 2, and this version of dpgen_jax reads 1"):
@@ -144,7 +144,7 @@ def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeyp
     assert "held out for tests: a share of 0.2" in said and "memory: " in said and "sigma" in said
     again = read_json(tmp_path / "run/release/privacy.json")
     assert again == statement
-    with pytest.raises(UserError, match=r"go on with it: python -m dpgen_jax.train --resume .*run"):
+    with pytest.raises(UserError, match=r"resume it with python -m dpgen_jax.train --resume .*run"):
         train.command(["dpmerf", "--dataset", str(tmp_path / "people.csv"), "--schema",
                        str(tmp_path / "people.yaml"), "--out", str(tmp_path / "run"), *QUICK])
 

@@ -11,6 +11,7 @@ from refusals import refused
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.table import constraints as table_constraints
+from dpgen_jax.data.table import rules as rules_of_tables
 from dpgen_jax.data.table import schema
 
 COLUMNS = """\
@@ -70,7 +71,7 @@ def test_they_hold_in_sampled_rows(tmp_path, n):
     assert made.lines()[0] == f"constraint admitted < left: {made.mended[RULES[0]]:,} of {n:,} " \
                               "rows mended"
     table = np.column_stack([made.codes, y])
-    for rule in table_constraints.read_rules(rules.spec):
+    for rule in rules_of_tables.read_rules(rules.spec):
         assert not rule.broken(table).any()
     again = table_constraints.mended(rules.spec, made.codes, y)
     np.testing.assert_array_equal(again.codes, made.codes)

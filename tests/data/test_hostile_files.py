@@ -247,10 +247,10 @@ def test_no_reader_opens_a_pipe_a_socket_or_a_device(tmp_path, endless, digits):
     assert load(spec, skip_bad=True).y_train.tolist() == [0, -1]
     names = endless(tmp_path / "names.txt")
     if not names.is_dir():
-        refused(spec, "names.txt is no regular file", class_names=str(names))
+        refused(spec, "names.txt is not a regular file", class_names=str(names))
     root = write_celeba(tmp_path / "celeba")
     endless(root / "list_attr_celeba.txt")
-    refused(f"celeba:{root}", "list_attr_celeba.txt is no regular file")
+    refused(f"celeba:{root}", "list_attr_celeba.txt is not a regular file")
     batches = write_cifar10(tmp_path / "cifar", binary, ".bin")
     endless(batches / "data_batch_2.bin")
     refused(f"cifar10:{batches}", "data_batch_2.bin is missing")

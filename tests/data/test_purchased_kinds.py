@@ -60,7 +60,7 @@ def bought(columns, epsilon=5.0):
     wanted = purchase.Wanted(tuple(columns), None, {})
     made = purchase.priced_survey(len(columns), N, epsilon, 1e-5, 0.1)
     cells = Cells("a.csv", columns, [str(i) for i in range(N)])
-    return purchase.buy_schema(cells, wanted, made, made.events(), SeededBits(11)), cells
+    return purchase.buy_schema(cells, wanted, made, made.events(), SeededBits(11)).document, cells
 
 
 def test_each_kind_comes_back_through_the_noise():

@@ -136,7 +136,7 @@ def test_an_existing_file_is_kept(run, tmp_path):
     (tmp_path / "s.yaml").write_text("mine")
     refused("--out s.yaml exists; give a new file", run, "--label", "Class", "--out", "s.yaml")
     assert (tmp_path / "s.yaml").read_text() == "mine"
-    refused("no folder nowhere; make it first", run, "--label", "Class", "--out", "nowhere/s.yaml")
+    refused("there is no folder nowhere; create it first", run, "--label", "Class", "--out", "nowhere/s.yaml")
 
 
 def test_private_entries_are_bought(run, fake, tmp_path):
@@ -145,7 +145,7 @@ def test_private_entries_are_bought(run, fake, tmp_path):
     refused("column n: min is still `private`", schema.read, "p.yaml")
     said = run("--schema", "p.yaml", "--schema-epsilon", "0.6", "--schema-delta", "1e-6",
                "--out", "f.yaml")
-    assert any(line.startswith("note: epsilon 0.6 of these records is spent") for line in said)
+    assert any(line.startswith("note: epsilon 0.6 is spent on these records") for line in said)
 
     assert [(what, epsilon) for what, epsilon, *_ in fake] == [
         ("bounds", pytest.approx(0.2)), ("bounds", pytest.approx(0.2)),
@@ -242,7 +242,7 @@ def test_what_no_value_came_out_of_is_spent_and_the_rest_is_kept(run, fake, tmp_
         raise UserError("cannot find bounds")
 
     monkeypatch.setattr(purchase.single_releases, "bounds", nothing)
-    refused(r"stands out of the noise for n: declare .* in f.yaml", run, "--schema", "p.yaml",
+    refused(r"stands out from the noise for n: declare .* in f.yaml", run, "--schema", "p.yaml",
             "--schema-epsilon", "1", "--schema-delta", "1e-6", "--out", "f.yaml")
     text = (tmp_path / "f.yaml").read_text()
     refused("column n: min is still `private`", schema.read, str(tmp_path / "f.yaml"))

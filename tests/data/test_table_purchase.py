@@ -359,8 +359,8 @@ def test_a_constraint_that_does_not_fit_what_is_bought_loses_nothing(bare, tmp_p
     words = ["--dataset=loans.csv", "--epsilon=10", "--delta=1e-4", "--out=run"]
     (tmp_path / "some.yaml").write_text(f"{SOME}constraints: [city <= age]\n")
     (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
-    with pytest.raises(UserError, match="constraint 'city <= age'.*kept in run, and is not paid for"
-                                        " again: go on by .*--resume run, with run/schema.yaml"):
+    with pytest.raises(UserError, match="constraint 'city <= age'.*kept in run and is not paid for "
+                                        "again: resume with .*--resume run, with run/schema.yaml"):
         train.command(["dpmerf", *words, "--schema=some.yaml"])
     monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     place = tmp_path / "run/schema.yaml"

@@ -28,7 +28,8 @@ def bought(columns, epsilon=10.0, label=None, seed=5):
     wanted = purchase.Wanted(tuple(columns), label, {})
     survey = purchase.priced_survey(len(columns), rows, epsilon, 1e-5, purchase.SHARE)
     cells = Cells("a.csv", columns, [str(i) for i in range(rows)])
-    document = purchase.buy_schema(cells, wanted, survey, survey.events(), SeededBits(seed))
+    document = purchase.buy_schema(cells, wanted, survey, survey.events(),
+                                   SeededBits(seed)).document
     made = schema.parse(document, "a")
     codes = coded(made, cells).codes
     kept = {}
@@ -82,7 +83,7 @@ def test_a_table_of_a_report_is_read_right(name):
 def test_zeros_in_front_of_post_codes_are_kept():
     made, _ = bought(table("huge.csv"), label="y")
     found = made["zip"].get("categories", [made["zip"].get("pattern", "").replace("#", "0")])
-    assert all(re.fullmatch("0[0-9]{4}", text) for text in found)
+    assert all(re.fullmatch("0[0-9]{4}", text) for text in found if text != "other")
 
 
 def test_milliseconds_lie_in_their_years():
@@ -205,7 +206,8 @@ def test_whatever_the_answers_are_there_is_a_schema_that_reads_all_cells(monkeyp
         wanted = purchase.Wanted(tuple(columns), label, {})
         survey = purchase.priced_survey(4, 40, 50.0, 1e-5, 0.1)
         cells = Cells("a.csv", columns, [str(i) for i in range(40)])
-        document = purchase.buy_schema(cells, wanted, survey, survey.events(), SeededBits(seed))
+        document = purchase.buy_schema(cells, wanted, survey, survey.events(),
+                                   SeededBits(seed)).document
         if all(entries["kind"] == "identifier" for entries in document["columns"].values()):
             continue
         made = schema.parse(document, "a")

@@ -59,6 +59,12 @@ def test_a_stamp_is_counted_for_its_format_and_its_zone(cell, form, zone):
     assert (found["kind"], found["format"], found.get("zone")) == ("datetime", form, zone)
 
 
+def test_long_cells_are_read_at_once():
+    for cell in ("a" + " " * 300_000 + "b", "+01" * 5000, "1" * 100_000 + "+01:00", ":0." * 99_999):
+        assert readings.code(cell) == len(readings.READINGS) - 1
+        assert transform.reader(columns.column("seen", BERLIN))(cell) is None
+
+
 @pytest.mark.parametrize("cell", ["20241306164800", "20240706256100", "30240706164800", "+01:00",
                                   "2024-07-06 16:48:00+25:00", "a+01:00", "Z", "2024070616480"])
 def test_other_cells_are_no_stamps(cell):

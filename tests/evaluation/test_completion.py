@@ -103,7 +103,7 @@ def test_what_does_not_fit_the_schema_is_one_line(release, frame, match):
 
 def test_it_is_refused_within_a_release_and_for_models_that_are_not_conditioned(release, tmp_path):
     root = release.save(tmp_path / "release")
-    with pytest.raises(dg.UserError, match="lies in a release, which is shared, and completed row"):
+    with pytest.raises(dg.UserError, match="is in a release, which is shared, and completed row"):
         dg.complete(release, pd.DataFrame({"sex": ["F"]}), out=root / "completed")
     with pytest.raises(dg.UserError, match="exists; name another folder"):
         dg.complete(release, pd.DataFrame({"sex": ["F"]}), out=tmp_path)

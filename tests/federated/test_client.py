@@ -93,13 +93,13 @@ def test_a_bad_question_costs_nothing(tmp_path):
     cases = [
         ({"images": np.where(good == good.max(), np.nan, good)}, "images of the query is not f"),
         ({"images": good + np.inf}, "images of the query is not finite"),
-        ({"images": good[:-1]}, r"images of the question is float32\[3, 8\], expected"),
-        ({"images": good.astype(np.float64)}, "images of the question is float64"),
+        ({"images": good[:-1]}, r"images of the query is float32\[3, 8\], expected"),
+        ({"images": good.astype(np.float64)}, "images of the query is float64"),
         ({"more": np.zeros(2)}, "has an array 'more', which no query")]
     malformed = [
         ({"round": -1}, "round -1 of the query"), ({"round": 2**31}, "not the number of a round"),
         ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
-        ({"arrays": {}}, "the question has no array 'images'"),
+        ({"arrays": {}}, "the query has no array 'images'"),
         ({"terms": "0" * 64}, "has other terms")]
     questions = [(fed.question(0, **arrays), message) for arrays, message in cases] + [
         (dataclasses.replace(fed.question(0), **fields), message) for fields, message in malformed]

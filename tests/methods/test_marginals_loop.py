@@ -23,7 +23,8 @@ from dpgen_jax.run import loop
 
 STEPS = 5
 SETTINGS = {"label and preset": {"label_part": 0.2, "rare_share": 0.05}, "rare classes": {
-    "rare_share": 0.3}, "the class is a column": {"weight_label": 0.0}}
+    "rare_share": 0.3}, "cells follow counts": {"follows": True, "rare_share": 0.05},
+    "the class is a column": {"weight_label": 0.0}}
 
 
 @functools.cache
@@ -93,8 +94,9 @@ def scripted(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", [{"rare_share": 0.05, "label_part": 0.2}, {"weight_label": 0.0}],
-                         ids=["rare classes", "the class is a column"])
+@pytest.mark.parametrize("fields", [{"rare_share": 0.05, "label_part": 0.2}, {"weight_label": 0.0},
+                                    {"follows": True}],
+                         ids=["rare classes", "the class is a column", "cells follow counts"])
 def test_what_neighbours_make_different_is_what_was_released(fields):
     """The same noise, a record replaced by those of all extremes. The tree, the weights and all
     that a model is fitted to (`graphical` and `network` keep the pairs' tables too) are functions

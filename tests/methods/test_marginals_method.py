@@ -90,7 +90,8 @@ def test_the_furthest_record_moves_what_is_declared(step, tight):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", [{}, {"weight_label": 0.0}, {"rare_share": 0.4}])
+@pytest.mark.parametrize("fields", [{}, {"weight_label": 0.0}, {"rare_share": 0.4},
+                                    {"follows": True}])
 def test_the_next_query_reads_no_record(fields):
     """With the mechanism muted all queries are the same bytes whatever the records are; what a
     record changes comes through the released sum alone."""

@@ -99,11 +99,11 @@ def test_the_width_is_the_public_number_by_default_too():
 
 
 @pytest.mark.parametrize(("clients", "n_clients", "most", "match"), [
-    ([0, 1, 2, 4], 5, 9, "client 3 holds no records: leave it out of the federation"),
-    ([0, 0], 2, 9, "client 1 holds no records"),
+    ([0, 1, 2, 4], 5, 9, "client 3 has no records: leave it out of the federation"),
+    ([0, 0], 2, 9, "client 1 has no records"),
     ([], 1, 9, "client 0 has no records"),
-    ([0, 2, 1], 2, 9, r"record 1 is of client 2, outside 0\.\.1"),
-    ([0, -1, 1], 2, 9, "record 1 is of client -1"),
+    ([0, 2, 1], 2, 9, r"record 1 belongs to client 2, outside 0\.\.1"),
+    ([0, -1, 1], 2, 9, "record 1 belongs to client -1"),
     ([0, 1], 2, 0, "may contribute 0 records"),
     ([[0, 1]], 2, 9, r"int64 of shape \(1, 2\)")])
 def test_federations_that_cannot_work_are_named(clients, n_clients, most, match):

@@ -132,5 +132,5 @@ print(*(name for name in sys.modules if name.startswith("dpgen_jax.")))"""
     assert not {name for name in loaded
                 if name.split(".")[0] in {"run", "federated", "audit", "private", "evaluation"}}
     assert {name for name in loaded if name.startswith("data")} <= {
-        "data", "data.table", "data.table.columns", "data.table.constraints",
+        "data", "data.table", "data.table.columns", "data.table.constraints", "data.table.rules",
         "data.table.transform"}

@@ -63,7 +63,7 @@ def test_and_within_a_category_belongs_to_it(where, codes):
 
 @pytest.mark.parametrize(("where", "match"), [
     ("sex=f and agee>=60", "no column is named 'agee', did you mean 'age'"),
-    ("sex=f and", "'f and' is no value of column sex"),
+    ("sex=f and", "'f and' is not a value of column sex"),
     ("age>=60 and age<50", "no record can meet age>=60 and age<50: column age lies from")])
 def test_what_is_wrong_after_and_is_named(where, match):
     with pytest.raises(UserError, match=match):
@@ -96,14 +96,14 @@ def test_a_condition_on_an_identifier_says_what_it_is(where):
 
 @pytest.mark.parametrize(("where", "message"), [
     ("agee>=60", "no column is named 'agee', did you mean 'age'.*known: age"),
-    ("age", "'age' has no comparison; write COLUMN=VALUE"), ("age=", "'' is no value of"),
-    ("age=old", "'old' is no value of column age, which is integer"), ("age=1.5", "'1.5' is no"),
+    ("age", "'age' has no comparison; write COLUMN=VALUE"), ("age=", "'' is not a value of"),
+    ("age=old", "'old' is not a value of column age, which is integer"), ("age=1.5", "'1.5' is no"),
     ("age>=101", "no record can meet age>=101: column age lies from 0 to 100"),
     (["age>60", "age<61"], "no record can meet age>60 and age<61"),
     (["pay>1", "pay=null"], "no record can meet pay>1 and pay=null"),
     (["mark>mid", "mark!=high"], "mark is one of low, mid, high"),
-    ("sex=x", "'x' is no value of column sex.*known: f, m"), ("sex>=f", "column sex have no order"),
-    ("sex=null", "sex is not nullable"), ("ill=maybe", "'maybe' is no value of column ill"),
+    ("sex=x", "'x' is not a value of column sex.*known: f, m"), ("sex>=f", "column sex have no order"),
+    ("sex=null", "sex is not nullable"), ("ill=maybe", "'maybe' is not a value of column ill"),
     (["ill=no", "ill=yes"], "no record can meet ill=no and ill=yes"), (3, "where is a int"),
     ({"age": []}, "no record can meet age=")])
 def test_conditions_that_no_record_meets_are_one_line(where, message):
@@ -177,7 +177,7 @@ def test_labels_keep_equal_shares_where_their_records_are_rejected_unequally():
 def test_a_search_ends_and_says_how_many_were_found(where, n, most, tries, found):
     bounded = sampler(where, n, max_tries=most)
     with pytest.raises(UserError, match=rf"^{found} of {n:,} records that meet {where} were found "
-                       rf"in {tries:,} tries; ask for fewer, widen"):
+                       rf"in {tries:,} tries; draw fewer, widen"):
         list(bounded)
     assert bounded.tries == tries
 

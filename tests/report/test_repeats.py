@@ -44,7 +44,7 @@ def test_each_training_spends_its_own_epsilon_and_the_sum_is_said_first(training
 def test_trainings_from_seeds_are_said_to_bound_nothing(trainings, tmp_path):
     said = []
     dg.repeat(3, "dpmerf", [1], [0], epsilon=0.1, out=tmp_path, seed=5, log=said.append)
-    assert "each spends epsilon inf, all together nothing that bounds" in said[0]
+    assert "each spends epsilon inf, all together no bound" in said[0]
     assert [one["seed"] for one in trainings] == [5, 6, 7]
 
 
@@ -94,7 +94,7 @@ def test_a_folder_of_trainings_is_one_entry_of_a_comparison():
     pooled = report_page.pooled("mine", [entry("0"), entry("1")])
     page = report_page.compare([pooled, entry("other")])
     assert "mine: mean of 2 trainings" in page and "2 times that was spent" in page
-    with pytest.raises(UserError, match="differ in epsilon: they are no repeats"):
+    with pytest.raises(UserError, match="differ in epsilon: they are not repeats"):
         report_page.pooled("mine", [entry("0"), entry("1", epsilon=2.0)])
 
 

@@ -1,6 +1,7 @@
-"""What comes of each type of pandas, where it is bought and where it is declared."""
+"""Each type of pandas: which entries are bought or declared for it, and what comes out."""
 
 import decimal
+import re
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,33 @@ def test_a_column_of_any_type_is_bought(released, cells, entries, dtype):
 
 def test_moments_are_kept_to_the_resolution_of_what_is_trained_on(released):
     _, out = released(BERLIN)
-    assert (out - BERLIN).abs().max() < pd.Timedelta(8, "s")  # 4 years in 2^24 parts
+    assert (out - BERLIN).abs().max() < pd.Timedelta(15, "s")  # years in 2^24 parts
+
+
+@pytest.mark.parametrize("cells", [FEW, RNG.random(N), RNG.random(N) < 0.5, STAMPS])
+def test_a_null_is_a_null(released, cells):
+    nulls = RNG.random(N) < 0.2
+    made, out = released(pd.Series(cells).astype(object).mask(nulls, None))
+    assert made["nullable"] == "true" and out.isna().tolist() == nulls.tolist()
+
+
+def test_numbers_and_few_texts_in_one_column_are_kept(released):
+    cells = np.where(RNG.random(N) < 0.5, RNG.choice(["pass", "fail"], N),
+                     RNG.choice(["1.0", "2.0", "3.0"], N))
+    made, out = released(cells)
+    assert {*made["categories"]} - {"other"} == {"pass", "fail", "1.0", "2.0", "3.0"}
+    assert out.tolist() == cells.tolist()
+
+
+def test_texts_among_many_numbers_are_null_and_a_public_line_says_how_many(bought):  # noqa: F811
+    numbers = RNG.random(N).round(6)
+    cells = pd.Series(np.where(RNG.random(N) < 0.3, "fail", numbers.astype(str)))
+    request, data = bought(pd.DataFrame({"x": cells, "late": Y}))
+    codes = transform.decode(data.spec, data.x_train)[:, 0]
+    assert np.isnan(codes).tolist() == (cells == "fail").tolist()
+    count = re.search(r"about (\d+) of 1,000 cells of x are of another kind than the others, and "
+                      "are read as null: declare x", request.remarks[0])
+    assert abs(int(count[1]) - (cells == "fail").sum()) < 100
 
 
 def test_months_are_first_days(released):
@@ -139,3 +166,15 @@ def test_files_have_names_that_are_texts(bought, tmp_path):  # noqa: F811
     assert (tmp_path / "x.csv").read_text().startswith("0,1,2\n")
     out = pd.read_parquet(tmp_path / "x.parquet")
     assert list(out.columns) == ["0", "1", "2"] and str(out["1"].dt.tz) == "Europe/Berlin"
+
+
+def test_what_a_schema_declares_goes_before_the_types(bought):  # noqa: F811
+    made = pd.DataFrame({"x1": RNG.random(N), "x2": RNG.random(N),
+                         "o": pd.Series(RNG.choice([True, False], N), dtype=object),
+                         "c": pd.Categorical(FEW, CATEGORIES), "late": Y})
+    document = {"columns": {"x1..x2": {"kind": "continuous", "min": 0, "max": 5},
+                            "c": {"kind": "categorical", "categories": ["low", "x"], "other": "x"}}}
+    _, data = bought(made, schema=document, types_declared=True)
+    x, _, boolean, category = data.spec.columns
+    assert x.high == 5 and category.categories == ("low", "x")
+    assert boolean.dtype == ""  # pandas infers the type of objects from the rows

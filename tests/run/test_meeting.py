@@ -71,7 +71,7 @@ def test_nobody_answers():
     (arrival(1, version="2"), "process 1 has JAX 2, and process 0 1"),
     (arrival(1, state="disk", seed="3"),
      "process 1 was started with another --seed, --state than process 0; start all with the same "
-     "command, except for --process-id")])
+     "command except for --process-id")])
 def test_processes_that_differ_are_told_how(other, line):
     assert met(arrival(0), other) == [line, line]
 

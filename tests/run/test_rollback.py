@@ -57,7 +57,7 @@ def test_a_run_of_a_version_without_a_field_goes_on_with_that_version(root):
     begun = {"config": {"steps": 8}, "seed": None}
     folder = resume.create(root, begun)
     before = folder.config.read_bytes()
-    with pytest.raises(UserError, match="by another version, without config.classifier; go on with "
+    with pytest.raises(UserError, match="by another version, without config.classifier; use "
                                         "that version, or start a new run") as error:
         resume.reopen(root, {"config": {"steps": 8, "classifier": 0}, "seed": None})
     assert "--classifier" not in str(error.value) and folder.config.read_bytes() == before

@@ -74,9 +74,9 @@ def test_a_path_of_this_machine_is_itself(tmp_path):
 
 
 @pytest.mark.parametrize(("address", "error"), [
-    ("runs/shared", "--release-to runs/shared is no address"),
+    ("runs/shared", "--release-to runs/shared is not an address"),
     ("nowhere://bucket/a", "nowhere://bucket/a"),
-    ("memory://others", "holds other files .thesis.txt.")])
+    ("memory://others", "contains other files .thesis.txt.")])
 def test_a_destination_is_checked_before_anything_is_spent(store, tmp_path, address, error):
     store.pipe("/others/thesis.txt", b"mine")
     with pytest.raises(UserError, match=error):
@@ -87,7 +87,7 @@ def test_a_destination_is_checked_before_anything_is_spent(store, tmp_path, addr
 
 def test_a_run_folder_lies_on_a_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="gs://bucket/run is no place for a run folder"):
+    with pytest.raises(UserError, match="gs://bucket/run cannot hold a run folder"):
         runs.train(Path("gs://bucket/run"))
     assert not list(tmp_path.iterdir())
 

@@ -1,7 +1,7 @@
 """The audit of a run folder: whether everything that it states is true.
 
-It reads and changes nothing. Of a release without its run it checks what the release states, and
-names what can be checked only with the run folder.
+It only reads. For a release without its run it checks what the release states, and names what can
+be checked only with the run folder.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
     """Checks a run folder, finished, stopped or running, or a release by itself.
 
     Args:
-        place: The data set that was trained on, as `data.load` takes it; None for none.
+        place: The training data set, as for `data.load`, or None.
         seconds: How long the mechanism of the run is attacked as well; 0: not at all.
-        stated: The request of a run of an earlier version, whose folder does not hold it.
+        stated: The request of a run of an earlier version, whose folder does not contain it.
 
     Returns:
         The report. A run that promises nothing, is not finished, or was made by another version
-        does not pass: that is a check that cannot be made.
+        does not pass: some checks cannot be made.
 
     Raises:
-        UserError: A folder that is not a run, or data that cannot be read.
+        UserError: The folder is not a run, or data cannot be read.
     """
     folder, findings, limits = reading.opened(root, stated), Findings(log), list(LIMITS)
     broken = reading.attempt(lambda: folder.config)
@@ -76,7 +76,7 @@ def of_folder(root: Path, place: str | None = None, options: DataOptions = DataO
 
 
 def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> Json:
-    """The curve that the run promises, and those of its mechanism, where that is attacked."""
+    """The curve that the run promises, and those of its mechanism if that is attacked."""
     curves: Json = {}
     if folder.whole and promise.holds(folder) and not reading.attempt(lambda: folder.book):
         spent = folder.book.account.spent()
@@ -91,7 +91,7 @@ def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> J
 
 
 def _same_version(folder: Folder, findings: Findings) -> bool:
-    """Whether this version made the folder, so that its mechanism can be built again."""
+    """Whether this version made the folder, so that its mechanism can be rebuilt."""
     if folder.version != __version__:
         findings.unchecked(
             "the run was made by this version",
@@ -105,7 +105,7 @@ def _same_version(folder: Folder, findings: Findings) -> bool:
 
 
 def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
-    """Checks ledger, charges and journal; returns what cannot be seen."""
+    """Checks ledger, charges and journal; returns what is not covered."""
     if not spending.chained(folder, findings):
         return []
     if folder.in_use:
@@ -128,7 +128,7 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
 
 
 def _purchased(folder: Folder, findings: Findings) -> list[str]:
-    """Checks a run between a purchase and its training; returns what cannot be seen."""
+    """Checks a run between a purchase and its training; returns what is not covered."""
     if not spending.chained(folder, findings):
         return []
     spending.purchases_alone(folder, findings)
@@ -141,7 +141,7 @@ def _purchased(folder: Folder, findings: Findings) -> list[str]:
 
 
 def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.Word]) -> None:
-    """Checks the release and its statement; of a client, which has none, what it promises."""
+    """Checks the release and its statement, or the promise of a client, which has no release."""
     if folder.of_client:
         budget, seed = folder.config.get("budget", {}), folder.config.get("seed")
         epsilon = float(budget.get("epsilon", math.inf))

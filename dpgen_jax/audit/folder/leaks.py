@@ -1,4 +1,4 @@
-"""The secrets of a folder: who may read them, and whether its release gives any away."""
+"""The secrets of a folder: who may read them, and whether its release contains any."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dpgen_jax.core import files
 from dpgen_jax.core.files import WINDOWS
 
 MOST = 2**30
-"""Bytes of one packed part that are looked at"""
+"""most bytes of one packed part that are read"""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PICTURE_CHUNKS = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"pHYs", b"tRNS", b"gAMA", b"sRGB", b"cHRM",
                   b"sBIT", b"bKGD"}
-"""PNG chunks that hold only numbers"""
+"""PNG chunks that contain only numbers"""
 
 
 def unpacked_parts(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yields the name and the bytes of a file, and of every part that is packed in it.
+    """Yields the name and the bytes of a file, and of every part packed in it.
 
     Raises:
         UserError: It is not a regular file.
@@ -57,7 +57,7 @@ def _inside(name: str, data: bytes, depth: int = 0) -> Iterator[tuple[str, bytes
 
 
 def _of_zip(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The members of a zip, as npz files are, their names and their comments."""
+    """The members of a zip file (such as npz), their names and their comments."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except zipfile.BadZipFile:
@@ -71,7 +71,7 @@ def _of_zip(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _of_png(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The chunks of a PNG that hold words, unpacked, and what lies behind its end."""
+    """The unpacked text chunks of a PNG, and what follows its end."""
     for kind, body in chunks(data):
         if kind in PICTURE_CHUNKS:
             continue
@@ -83,7 +83,7 @@ def _of_png(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the kind and the bytes of each chunk of a PNG; b"rest" is what lies behind them."""
+    """Yields the kind and the bytes of each chunk of a PNG; b"rest" is what follows them."""
     at = len(SIGNATURE)
     while at + 8 <= len(data):
         length, kind = int.from_bytes(data[at:at + 4], "big"), data[at + 4:at + 8]
@@ -113,14 +113,14 @@ ABSOLUTE = re.compile(
     rb"|shared|projects?|export|groups?|users|cluster|beegfs|ceph|dbfs|teamspace|datasets?)"
     rb"/(?:[\w.-]{1,2}/)?[\w.-]{3,}|[A-Za-z]:\\{1,2}(?:Users|Documents and Settings)\\)")
 IN_TEXTS = re.compile(rb"(?<!\w)[A-Za-z]:\\{1,2}[\w. -]+\\|\\\\[\w.-]+\\[\w.$-]+\\")
-"""Drives and shares of Windows, which a few million numbers contain somewhere by chance"""
+"""Drives and shares of Windows, which a few million numbers contain by chance"""
 COMMON = {"root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "guest",
           "test", "nobody", "localhost", "local", "host", "default", "data", "home"}
 """Names of users and hosts that are common words, and are not searched for"""
 Word = tuple[str, bytes]
 """The name of a secret, and its bytes"""
 SHORT = 6
-"""Words of fewer bytes are searched for in texts only: numbers contain them by chance."""
+"""Shorter words are searched for in texts only, since numbers contain them by chance."""
 WORDS = bytes([9, 10, 13, *range(32, 127)])
 """Bytes of texts"""
 
@@ -155,7 +155,7 @@ def kept_private(folder: Folder, findings: Findings) -> None:
 
 
 def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> None:
-    """Searches the release for what it may not contain, such as names of subjects (`further`)."""
+    """Searches the release for what it must not contain, such as names of subjects (`further`)."""
     names = sorted(folder.release.rglob("*"))
     known = (MAY_HOLD | {"audit"}) if not folder.whole else MAY_HOLD
     odd = [str(path.relative_to(folder.release)) for path in names
@@ -189,7 +189,7 @@ def _found(data: bytes, words: list[Word]) -> Iterator[str]:
 
 
 def _secrets(folder: Folder) -> tuple[list[Word], str]:
-    """Keys and names that no release may hold, and a remark on those that are too common."""
+    """Keys and names that no release may contain, and a remark on those that are too common."""
     words: list[Word] = [("the folder's own path", str(folder.root.resolve()).encode())]
     keys: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):

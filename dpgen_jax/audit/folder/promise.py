@@ -26,7 +26,7 @@ from dpgen_jax.run.monitor import Best
 
 
 def release_of_itself(folder: Folder, findings: Findings, same: bool) -> None:
-    """Checks a release by itself: its parts must agree with each other."""
+    """Checks a separate release: its parts must be consistent."""
     privacy = folder.statement
     wrong = [f"{name} is {privacy.get(name)!r} here and {other!r} in config.json"
              for name, other in (("method", folder.config["method"]),
@@ -61,7 +61,7 @@ def _costs(folder: Folder, findings: Findings) -> None:
 
 
 def stated(folder: Folder, findings: Findings) -> None:
-    """Adds what the release promises; it passes only if the promise holds for all of it."""
+    """Adds the promise of the release; it passes only if the promise covers everything."""
     valid = statements.of(folder.statement).kind == "valid"
     findings.add("privacy.json promises something",
                  Verdict.HOLDS if valid else Verdict.UNCHECKED,
@@ -125,9 +125,9 @@ def _steps(folder: Folder, findings: Findings, book: Book) -> None:
 
 
 def as_written(folder: Folder, findings: Findings) -> bool:
-    """Compares privacy.json, to the byte, with what was written.
+    """Compares privacy.json, byte for byte, with what was written.
 
-    Returns whether it is known what was written; earlier versions did not note it.
+    Returns whether a digest of it was stored; earlier versions did not.
     """
     path = folder.files.released
     known = read_json(path).get("privacy_sha256") if path.exists() else None
@@ -145,7 +145,7 @@ def as_written(folder: Folder, findings: Findings) -> bool:
 
 
 def _kept(folder: Folder, findings: Findings, stated_step: Any) -> None:
-    """Compares the step of the released generator with that of the file it was taken from."""
+    """Compares the step of the released generator with that of its source file."""
     what, path = "the generator is that of the step which did best", folder.files.best
     why = attempt(lambda: Best(path)) if path.exists() else f"{path} is missing"
     if why:
@@ -164,9 +164,9 @@ def _short(value: Any) -> str:
 def _expected(folder: Folder, book: Book) -> Json:
     """The statement that the ledger and the configuration imply.
 
-    Steps and the step that was kept are taken from the statement, and compared separately. The
-    noise sources of the clients of a federation are taken from it too, but not compared, since only
-    the clients know them.
+    Steps and the kept step are taken from the statement, and compared separately. The noise sources
+    of the clients of a federation are taken from it too, but not compared, since only the clients
+    have them.
     """
     config, account, written = folder.config, book.account, folder.statement
     seeded = config.get("seed") is not None
@@ -248,7 +248,7 @@ def sound(folder: Folder, findings: Findings) -> None:
 
 
 def _for_people(folder: Folder, findings: Findings) -> None:
-    """Compares the texts of the release with those that are made of privacy.json."""
+    """Compares the texts of the release with those generated from privacy.json."""
     if (folder.release / "README.md").is_file():
         by = folder.version or "unknown"
         commit = str(folder.config.get("git") or "")[:10]
@@ -284,7 +284,7 @@ def _digest(folder: Folder, name: str) -> str:
 
 
 def holds(folder: Folder) -> bool:
-    """Returns whether there is a release that promises something."""
+    """Returns whether there is a release with a promise."""
     return (folder.released and not attempt(lambda: folder.statement)
             and statements.of(folder.statement).kind == "valid")
 

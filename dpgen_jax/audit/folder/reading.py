@@ -1,4 +1,4 @@
-"""Reads the parts of a folder, as far as they can be read, and changes nothing."""
+"""Reads the parts of a folder as far as possible, and changes nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Book:
     """A ledger, read without its lock.
 
     Attributes:
-        records: The records of its whole lines.
+        records: The records of its complete lines.
         hashes: Their hashes.
         tail: The bytes of a torn last line.
-        account: The totals, with what a resume would charge for the torn line.
+        account: The totals, including what a resume would charge for the torn line.
     """
 
     records: list[Record]
@@ -42,7 +42,7 @@ class Book:
         return 0 < lines <= len(self.hashes) and self.hashes[lines - 1] == head
 
     def earlier(self) -> list[Book]:
-        """Returns the ledger as it was before each time that the run went on, the last first."""
+        """Returns the ledger as it was before each resume, the last first."""
         books: list[Book] = []
         account = Account()
         for i, record in enumerate(self.records):
@@ -56,14 +56,14 @@ class Book:
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A run folder, the folder of a client, or a release by itself; parts are read on demand.
+    """A run folder, the folder of a client, or a separate release; parts are read on demand.
 
-    A part that is missing, damaged or not of this version is a UserError where it is read.
+    Reading a part that is missing, damaged or not of this version raises a UserError.
 
     Attributes:
         root: The folder.
-        whole: True for the folder of a run or a client, False for a release by itself.
-        stated: The request of a run of an earlier version, which its config.json does not hold.
+        whole: True for the folder of a run or a client, False for a separate release.
+        stated: The request of a run of an earlier version, which its config.json does not contain.
     """
 
     root: Path
@@ -72,7 +72,7 @@ class Folder:
 
     @functools.cached_property
     def request(self) -> Request:
-        """The request that was stated for the run; empty where it does not say."""
+        """The request of the run; empty if it is not stored."""
         value = self.config.get("request")
         return self.stated or Request() if value is None else Request.from_json(value, "request")
 
@@ -88,18 +88,18 @@ class Folder:
 
     @functools.cached_property
     def config(self) -> Json:
-        """config.json of the run, or of the release where there is no run."""
+        """config.json of the run, or of the release if there is no run."""
         path = self.root / "config.json"
         return read_json(path) if self.waiting else contents.described(path)
 
     @functools.cached_property
     def waiting(self) -> bool:
-        """Whether the run ended, or is, between a purchase and its training."""
+        """Whether the run is, or ended, between a purchase and its training."""
         return self.whole and self.files.waiting
 
     @functools.cached_property
     def in_use(self) -> bool:
-        """Whether another process has the ledger's lock: the run is going on."""
+        """Whether another process has the ledger's lock, so the run is in progress."""
         path = self.files.ledger
         try:
             with path.open("rb") as file:
@@ -112,9 +112,9 @@ class Folder:
         return False
 
     def later(self) -> Folder:
-        """Returns the folder to be read again if a run that is going on has written more since.
+        """Returns the folder to read again if a run in progress has written more since.
 
-        A run charges first: all that was read of it before is charged in a ledger that is read now.
+        A run charges first: everything read earlier is charged in a ledger that is read now.
         """
         return dataclasses.replace(self) if self.in_use else self
 
@@ -143,7 +143,7 @@ class Folder:
 
     @functools.cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism, built again from config.json."""
+        """The mechanism, rebuilt from config.json."""
         module = methods.get(self.config["method"])
         made: Mechanism = module.mechanism(self.method_config, contents.spec(self.config["spec"]))
         return made
@@ -160,7 +160,7 @@ class Folder:
 
     @property
     def version(self) -> str:
-        """The version of the package that made it; empty where it is not noted."""
+        """The version of the package that made it; empty if unknown."""
         said = (self.config.get("versions", {}).get("dpgen_jax") if self.whole
                 else self.config.get("package_version"))
         return str(said or "")
@@ -187,7 +187,7 @@ def opened(root: Path, stated: Request | None = None) -> Folder:
 
 
 def attempt(read: Callable[[], Any]) -> str:
-    """Returns why a part cannot be read, in one line; nothing where it can."""
+    """Returns why a part cannot be read, in one line; empty if it can."""
     try:
         read()
     except (UserError, *ledger.DAMAGE, OSError) as error:

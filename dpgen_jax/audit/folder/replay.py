@@ -1,7 +1,7 @@
-"""Non-interference replayed on the records of a run: one record changes, and only one unit moves.
+"""Replays non-interference on the records of a run: one record changes, and only one unit does.
 
-The records are read as the run read them, and recognised by the keyed fingerprint in private/. Then
-one of them is replaced, and units are visited on both sets of records.
+The records are read as in the run, and recognised by the keyed fingerprint in private/. Then one of
+them is replaced, and units are run on both sets of records.
 """
 
 from __future__ import annotations
@@ -34,27 +34,25 @@ from dpgen_jax.release import contents
 from dpgen_jax.run import planning, reading
 
 CHANGED, OTHERS, ROUNDS = 3, 2, 2
-"""Records that are changed one after the other, units visited in addition to theirs, and rounds of
-each visit."""
+"""Number of records that are changed in turn, of units run in addition to theirs, and of rounds."""
 SEARCHED = 40
-"""Records and names of subjects that are searched for in the release"""
+"""most records and names of subjects to search for in the release"""
 LONG_ENOUGH = 6
-"""The fewest letters of a name that is searched for: a shorter one may be part of any word or
-number."""
+"""The fewest letters of a name to search for; a shorter one may be part of any word or number."""
 
 
 def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings) -> list[Word]:
     """Changes records of the run's data set, one at a time, and compares everything.
 
     Args:
-        place: The data set, as `data.load` takes it.
-        options: How it is read, where that differs from how the run read it.
+        place: The data set, as for `data.load`.
+        options: How it is read, if different from the run.
 
     Returns:
         What must not be in the release: some records, and names of subjects.
 
     Raises:
-        UserError: Data that cannot be read.
+        UserError: The data cannot be read.
     """
     if folder.of_server:
         findings.unchecked("one record moves only its own unit", "a server has no records",
@@ -82,7 +80,7 @@ def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings
 
 
 def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
-    """The data set as the run read it, and the configuration that goes with it."""
+    """The data set as the run read it, and its configuration."""
     place = reading.with_kind(place)
     options = reading.stated_options(folder.root, folder.request, options)
     dataset = reading.load_as_noted(place, options, reading.noted_options(folder.root),
@@ -119,7 +117,7 @@ def _disjoint(dealt: Partition, findings: Findings) -> None:
 
 def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes, findings: Findings
               ) -> None:
-    """Changes records, one at a time, and visits their units and others."""
+    """Changes records, one at a time, and runs their units and others."""
     public = jax.jit(method.init)(jax.random.key(0))
     query = jax.jit(method.ask)(jax.random.key(1), public)
     visit = interference.visitor(method, query, ROUNDS)
@@ -165,14 +163,14 @@ def neighbour(dataset: Dataset, record: int) -> Dataset:
 
 def _dealt(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
            ) -> tuple[Partition, Private[Records]]:
-    """The records of each unit, dealt as the run deals them."""
+    """The records of each unit, dealt as in the run."""
     partition = planning.dealt(method, config, dataset, key)
     sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
     return partition, sealing.deal(sealed, partition)
 
 
 def _records(dataset: Dataset) -> list[Word]:
-    """Some images of the training part, in the forms in which a file could hold them."""
+    """Some images of the training part, in the forms in which a file could contain them."""
     if not isinstance(dataset.spec, ImageSpec) or not len(dataset.y_train):
         return []
     chosen = {secrets.randbelow(len(dataset.y_train)) for _ in range(SEARCHED)}

@@ -33,7 +33,7 @@ from dpgen_jax.run import checkpoint, monitor, noise_digests, side_releases, und
 
 
 def chained(folder: Folder, findings: Findings) -> bool:
-    """Checks the chain of the ledger; returns whether there is a ledger to go on with."""
+    """Checks the chain of the ledger; returns whether there is a ledger for further checks."""
     why = attempt(lambda: folder.book)
     if why:
         begun = books.begun(folder.files.ledger) or folder.files.traces()
@@ -94,7 +94,7 @@ def _identity(folder: Folder) -> list[str]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality, but for an infinite number, which files hold as a text."""
+    """Equality, including an infinite number, which files store as a text."""
     return bool(one == other or str(one) == str(other) == "inf")
 
 
@@ -142,7 +142,7 @@ def shortfall(charged: Events, due: Events) -> str:
 
 
 def _named(events: Events) -> str:
-    """Events in words, with what their cost depends on."""
+    """Events in words, with the parameters of their cost."""
     return " and ".join(f"{n} x {_of(event)}" for event, n in events if n) or "nothing"
 
 
@@ -152,7 +152,7 @@ def _of(event: Event) -> str:
 
 
 def journalled(folder: Folder, findings: Findings) -> str:
-    """Compares the ledger with this machine's journal; returns a line where it does not know it."""
+    """Compares the ledger with this machine's journal; returns a line if it is not in there."""
     run = str(folder.config.get("run"))
     path = journal.place() / "runs" / f"{run}.jsonl"
     if not path.is_file():
@@ -198,7 +198,7 @@ def class_counts(folder: Folder, findings: Findings) -> None:
 def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
     """Compares the entries of a schema and names of classes that were bought with the ledger.
 
-    The cost of an earlier release that judges the run is not compared, as its run may lie
+    The cost of an earlier release that judges the run is not compared, since its run may be
     elsewhere; but a run with such a judge must charge something for it.
     """
     check, charged = "what was bought on the data is paid for", _single_charges(folder)
@@ -226,7 +226,7 @@ def purchases_of_the_data(folder: Folder, findings: Findings) -> None:
 
 
 def purchases_alone(folder: Folder, findings: Findings) -> None:
-    """Compares purchase.json with the ledger of a run that has made nothing but purchases."""
+    """Compares purchase.json with the ledger of a run that has only made purchases."""
     check, book = "what was bought on the data is paid for", folder.book
     if (why := attempt(lambda: undeclared.stored(folder.root))):
         findings.found(check, False, why)
@@ -242,7 +242,7 @@ def listed(folder: Folder) -> Events:
     """Returns the purchases that purchase.json and the schema of the run list.
 
     Raises:
-        UserError: The schema is not at hand, or one of the two cannot be read.
+        UserError: The schema is missing, or one of the two cannot be read.
     """
     found: Events = ()
     for rows in _rows(folder):
@@ -251,7 +251,7 @@ def listed(folder: Folder) -> Events:
 
 
 def covered(folder: Folder, findings: Findings) -> None:
-    """Compares the number of records that purchases covered, by the statement, with theirs."""
+    """Compares the number of records of purchases in the statement with that of the purchases."""
     if not folder.released or attempt(lambda: folder.statement) or attempt(lambda: listed(folder)):
         return
     records = max((side_releases.records(rows) for rows in _rows(folder)), default=0)
@@ -287,7 +287,7 @@ def _rows(folder: Folder) -> list[tuple[Json, ...]]:
 
 
 def _single_charges(folder: Folder) -> Events:
-    """The events that are charged by themselves, but for those that config.json names."""
+    """The events that are charged separately, except those in config.json."""
     price = folder.config.get("budget", {}).get("class_epsilon", 0.0)
     known: list[Event] = [single_releases.class_counts_event(price)] if price else []
     if hasattr(folder.method_config, "sanitiser"):
@@ -303,7 +303,7 @@ def _named_purchase(charged: Events) -> str:
 
 ONCE = "no bits of noise or of secret draws were used twice"
 MOST_ROWS = 12
-"""The approximate number of rows of metrics whose epsilon is recomputed, where that is slow."""
+"""The approximate number of rows of metrics whose epsilon is recomputed, if that is slow."""
 
 
 def against_releases(folder: Folder, findings: Findings) -> None:
@@ -319,7 +319,7 @@ def against_releases(folder: Folder, findings: Findings) -> None:
 
 
 def _metrics(folder: Folder, findings: Findings) -> None:
-    """Compares the rows of metrics with the ledger; rounds that have none cannot be compared."""
+    """Compares the rows of metrics with the ledger; rounds without a row cannot be compared."""
     check, wrong, looked = "metrics.jsonl contains no round that is not charged", *_all_rows(folder)
     rows = [_charged(row, 0) for row in run_folder.every(folder.files.metrics)]
     without = settled(folder.book) - max(rows, default=0)
@@ -355,7 +355,7 @@ def _checkpoints(folder: Folder, findings: Findings) -> None:
 
 
 def bits_once(folder: Folder, findings: Findings) -> None:
-    """Looks for bits that were used twice, and for rounds that were drawn and not charged."""
+    """Searches for bits that were used twice, and for rounds that were drawn and not charged."""
     path = folder.files.noise_digests
     if not path.exists():
         # A server draws no noise for its clients.
@@ -386,7 +386,7 @@ def bits_once(folder: Folder, findings: Findings) -> None:
 
 
 def settled(book: Book) -> int:
-    """Returns how many rounds were completed, by the ledger; a crash may lose others."""
+    """Returns how many rounds the ledger records as completed; a crash may lose others."""
     return sum(record["steps"] for record in book.records if record["kind"] == "settle")
 
 
@@ -399,7 +399,7 @@ def _steps_at(book: Book, lines: int) -> int:
 
 
 def _all_rows(folder: Folder) -> tuple[str, str]:
-    """Reports what is wrong with the rows of metrics, or else what was compared."""
+    """Reports errors in the rows of metrics, or what was compared."""
     account, rows = Account(), run_folder.every(folder.files.metrics)
     spent_at: dict[int, list[Events]] = {}
     for record in folder.later().book.records:
@@ -438,7 +438,7 @@ def _charged(row: Json, rounds: int) -> int:
 
 
 def quick(events: Events) -> bool:
-    """Returns whether the epsilon of events is a formula, and takes no time."""
+    """Returns whether the epsilon of events is a formula, so it is fast."""
     return all(isinstance(event, kinds.GaussianEvent | kinds.EpsilonDeltaEvent
                           | kinds.NonPrivateEvent) for event, _ in events)
 

@@ -169,14 +169,15 @@ def _of_present(texts: list[str], dtype: str) -> Entries:
     compact = {transform.compact_format(text) for text in unique}
     if compact in ({transform.COMPACT}, {transform.LONGER}):
         return {"kind": "datetime", "min": min(unique), "max": max(unique), "format": compact.pop()}
-    values = None if _loses_digits(unique) else _values(transform.number, texts)
+    are_names = not dtype.lower().startswith("float") and _loses_digits(unique)
+    values = None if are_names else _values(transform.number, texts)
     if values is not None:
         made = _shape(values, {})
         return made | (_decimals(unique, ".") if made["kind"] == "continuous" else {})
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
         return {"kind": "boolean", "categories": sorted(unique, key=str.casefold)}
     formed = _dated(unique, dtype.startswith("timedelta64")) or (
-        None if _loses_digits(unique) else _marked(unique, texts))
+        None if are_names else _marked(unique, texts))
     if formed is not None:
         return formed
     if (looks := _look(unique, len(texts))) is not None:

@@ -272,17 +272,18 @@ def typed(document: Json, frame: pd.DataFrame, label: str | None) -> Json:
     Raises:
         UserError: It is not a frame.
     """
-    columns: Json = {}
+    declared = document.get("columns", {})
     label = document.get("label", label)
-    for i, name in enumerate(names_of_frame(frame)):
-        columns[name] = document.get("columns", {}).get(name) or _of_type(
-            frame.iloc[:, i], name, name == label)
+    columns: Json = {name: declared.get(name) or _of_type(frame.iloc[:, i], name, name == label)
+                     for i, name in enumerate(names_of_frame(frame))}
     label_of = {"label": label} if label and "categories" in columns.get(label, {}) else {}
-    return label_of | document | {"columns": columns}
+    return label_of | document | {"columns": columns | declared}
 
 
 def _of_type(series: pd.Series, name: str, is_label: bool) -> Json:
     """Returns the entries of a column that its type declares; a label needs two classes."""
+    if series.dtype == object:
+        return {}
     made, dtype = _known(series, is_label), _type(series)
     categories = made.get("categories", [])
     is_sound = len({*categories} - NULLS) == len(categories) >= 1 + is_label
@@ -296,10 +297,11 @@ def _of_type(series: pd.Series, name: str, is_label: bool) -> Json:
 
 
 def zone_of_type(dtype: object) -> str:
-    """Returns the name of the time zone of a type of pandas; empty where it has none."""
+    """Returns the name of the time zone of a type of pandas; empty where it has no such name."""
     zone = str(getattr(dtype, "tz", None) or getattr(
         getattr(dtype, "pyarrow_dtype", None), "tz", None) or "")
-    return re.sub(r"^UTC(?=[+-])", "", zone)
+    zone = re.sub(r"^UTC(?=[+-])", "", zone)
+    return zone if zone and transform.zone_of(zone) is not None else ""
 
 
 ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "string": "str",

@@ -24,7 +24,7 @@ import numpy as np
 from dpgen_jax.core import files as core_files
 from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.types import EMPTY, Column, UserError
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import rules, transform
 from dpgen_jax.data.table.columns import NULLS, tamed
 from dpgen_jax.data.table.schema import (
     DEFAULT_DIALECT,
@@ -143,7 +143,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
     y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     y = np.where(unlabelled, np.int32(EMPTY), y)
     table = np.column_stack([*codes, y])
-    for text, rule in zip(spec.constraints, constraints.read_rules(spec), strict=True):
+    for text, rule in zip(spec.constraints, rules.read_rules(spec), strict=True):
         changes[BROKEN, text] = int(rule.broken(table).sum())
     return Coded(np.stack(codes, 1), y, cells.source, changes)
 

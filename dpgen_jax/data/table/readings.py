@@ -94,6 +94,8 @@ UNITS = ("", *(unit for sign in SIGNS for unit in (f"{sign}{{}}", f"{sign} {{}}"
                                                     f"{{}} {sign}")),
          *(unit for code in CODES for unit in (f"{code} {{}}", f"{{}} {code}")), "{}%", "{} %")
 """All units; other texts around numbers are to be declared."""
+LONGEST_NUMBER = 100
+"""The letters of a number with marks, of which there are fewer."""
 _SPACES = str.maketrans("\u00a0\u202f", "  ")
 _AROUND = "|".join(map(re.escape, (*SIGNS, *CODES, "%")))
 _CELL = re.compile(rf"([+-]?)((?:(?:{_AROUND}) ?)?)([+-]?)([\d.,' ]*\d[\d.,']*)"
@@ -102,7 +104,7 @@ _CELL = re.compile(rf"([+-]?)((?:(?:{_AROUND}) ?)?)([+-]?)([\d.,' ]*\d[\d.,']*)"
 
 def places_of_marks(text: str) -> tuple[int, int] | None:
     """Returns the places in UNITS and in SHAPES of a number; None for any other text."""
-    match = _CELL.fullmatch(text.translate(_SPACES))
+    match = _CELL.fullmatch(text.translate(_SPACES)) if len(text) < LONGEST_NUMBER else None
     if match is None or (match[1] and match[3]) or (match[2] and match[5]):
         return None
     unit = f"{match[2]}{{}}{match[5]}" if match[2] or match[5] else ""
@@ -271,7 +273,7 @@ def code(text: str) -> int:
 def _zoned(text: str) -> tuple[str, str] | None:
     """The key of a stamp with an offset; None for any other text."""
     offset, before = transform.offset_of(text), transform.without_offset(text)
-    if offset is None or before == text:
+    if offset is None or before == text or not _shape(text):
         return None
     form = str(READINGS[code(before)].entries.get("format", ""))
     keys = (form, transform.zone_name(offset)), (form, OFFSETS[0])

@@ -33,7 +33,7 @@ from dpgen_jax.core.errors import listed, nearest, option, quoted
 from dpgen_jax.core.files import Json
 from dpgen_jax.core.types import NO_LABEL, Column, Identifier, TableSpec, UserError
 from dpgen_jax.data.base import Uncovered, locate
-from dpgen_jax.data.table import constraints, transform
+from dpgen_jax.data.table import constraints, rules, transform
 from dpgen_jax.data.table.columns import (
     ENTRIES,
     UNDECIDED,
@@ -419,10 +419,25 @@ def document(source: str) -> Any:
     for entries in columns.values() if isinstance(columns, dict) else ():
         match entries:
             case {"categories": {"file": str(place), **more}} if not more:
-                beside = locate(source).parent / place
-                entries["categories"] = _category_lines(
-                    beside if beside.is_file() else locate(place))
+                entries["categories"] = _category_lines(_beside(source, place))
+    stated = loaded.get("constraints") if isinstance(loaded, dict) else None
+    if isinstance(loaded, dict) and isinstance(stated, list):
+        loaded["constraints"] = [_with_file(rule, source) for rule in stated]
     return loaded
+
+
+def _with_file(rule: Any, source: str) -> Any:
+    """Returns a rule with the combinations that lie in a file."""
+    if not isinstance(rule, str) or " in file " not in rule:
+        return rule
+    names, place = rule.split(" in file ", 1)
+    return rules.listing(names, _category_lines(_beside(source, place)))
+
+
+def _beside(source: str, place: str) -> Path:
+    """Returns a file that a schema names: in the folder of the schema, or else where it says."""
+    beside = locate(source).parent / place
+    return beside if beside.is_file() else locate(place)
 
 
 def _category_lines(path: Path) -> list[str]:
@@ -459,12 +474,12 @@ def _parse(document: object) -> Schema:
     entries, names = document["columns"], list(document["columns"])
     _require_decided(entries)
     apart = {name for name in names if kind_of(name, entries[name]) in UNREAD}
-    released: list[str] = []
+    left_out: list[str] = []
     identifiers: list[Identifier] = []
-    for name in names:
-        made = unread(name, entries[name], len(released)) if name in apart else None
-        released += [name] * (made is not None or name not in apart)
+    for i, name in enumerate(names):
+        made = unread(name, entries[name], i - len(left_out)) if name in apart else None
         identifiers += [made] if made else []
+        left_out += [name] * (name in apart and made is None)
     columns = [column(name, entries[name]) for name in names if name not in apart]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
@@ -491,13 +506,13 @@ def _parse(document: object) -> Schema:
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = declared_targets(document.get("targets", []), [column.name for column in columns])
-    rules = document.get("constraints", [])
-    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
+    stated = document.get("constraints", [])
+    if not isinstance(stated, list) or not all(isinstance(text, str) for text in stated):
         raise UserError("constraints is not a list; write one per line, as - a <= b")
-    spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(rules)),
-                     predicted, left_out=tuple(name for name in names if name not in released))
-    constraints.check(spec)
+    spec = TableSpec(features, label, position, tuple(identifiers), tuple(dict.fromkeys(stated)),
+                     predicted, left_out=tuple(left_out))
     spec = dataclasses.replace(spec, derived=constraints.determined_names(spec))
+    constraints.check(spec)
     spec = dataclasses.replace(spec, gaps=constraints.determined_gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(purchases(rows)), tuple(uncovered),
                   str(document.get("name", "")), dialect)

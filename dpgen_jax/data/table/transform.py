@@ -35,6 +35,7 @@ ZONE = "%z"
 """The offset of a zone, the last part of a format: it reads Z, UTC, +01, +0100 and +01:00, or none,
 and writes +01:00."""
 _OFFSET = re.compile(r"\s*(?:(Z|UTC|GMT)|([+-])(\d\d)(?::?(\d\d))?(?::?(\d\d))?)$")
+LONGEST_OFFSET = 12
 FRACTION = re.compile(r"(?<=:\d\d)\.(\d+)")
 UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
 """The fields that strftime writes without a zero in front on some systems only."""
@@ -189,7 +190,7 @@ def zone_of(name: str) -> datetime.tzinfo | None:
 
 def offset_of(text: str) -> datetime.timedelta | None:
     """Returns the offset from UTC at the end of a text, below a day; None where there is none."""
-    match = _OFFSET.search(text)
+    match = _OFFSET.search(text[-LONGEST_OFFSET:])
     hours, minutes, seconds = map(int, match.groups("0")[2:]) if match else (24, 0, 0)
     if match is None or hours > 23 or max(minutes, seconds) > 59:
         return None
@@ -222,7 +223,8 @@ def compact_format(text: str) -> str:
 
 def without_offset(text: str) -> str:
     """Returns a text without the offset from UTC at its end."""
-    return text if offset_of(text) is None else _OFFSET.sub("", text)
+    end = text[-LONGEST_OFFSET:]
+    return text if offset_of(text) is None else text.removesuffix(end) + _OFFSET.sub("", end)
 
 
 def _moment(column: Column, text: str) -> float | None:

@@ -573,7 +573,7 @@ def independent(fit: Fit, public: Public) -> Model:
     share, _, cond = fit.columns(public)
     grouped = jax.vmap(lambda of: fit.binned(of, public.group_of, p.groups), 1, 1)(cond)
     place = jnp.broadcast_to(public.group_of[:, None], cond.shape)
-    start, width = map(jnp.asarray, p.grid.ends)
+    start, width = fit.ends(public)
     size = components(p)
     return {"share": share, "mix": jnp.full((p.classes, size), 1 / size, jnp.float32),
             "table": jnp.repeat(grouped[:, :, None], size, 2),

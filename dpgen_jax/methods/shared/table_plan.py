@@ -111,8 +111,23 @@ class Grid:
         widths = [column.width for column in self.spec.columns]
         return column, sort, place, np.cumsum([0, *widths[:-1]])
 
-    def codes(self, x: Array) -> Array:
-        """Returns the cells of an encoded row: from float32 [F] in [0, 1] to int32 [d]."""
+    @functools.cached_property
+    def exact(self) -> np.ndarray:
+        """Whether each value of a column has a cell: bool [d]."""
+        return np.array([_is_exact(column, self.most) for column in self.spec.columns])
+
+    @functools.cached_property
+    def whole_steps(self) -> np.ndarray:
+        """The steps between the bounds of columns of whole numbers, float32 [d]; 0 of others."""
+        return np.array([_steps(column) * _is_whole(column) for column in self.spec.columns],
+                        np.float32)
+
+    def codes(self, x: Array, start: Array | None = None) -> Array:
+        """Returns the cells of an encoded row: from float32 [F] in [0, 1] to int32 [d].
+
+        Args:
+            start: float32 [d, W], where cells begin that follow counts (`table_zoom`).
+        """
         _, _, place, first = self._features
         columns = self.spec.columns
         last = first + np.array([column.width for column in columns]) - 1
@@ -122,10 +137,13 @@ class Grid:
         value = x[first]
         steps = np.array([_steps(column) for column in columns], np.float32)
         between = self.inside - 2
-        few = np.array([_is_exact(column, self.most) for column in columns])
+        few = self.exact
         whole = np.array([_is_whole(column) for column in columns])
         inner = (jnp.round(value * steps) - 0.5) / np.maximum(steps - 1, 1)
         inner = jnp.floor(jnp.where(whole, inner, value) * between)
+        if start is not None and not few.all():
+            inner = jax.vmap(lambda edges, at: jnp.searchsorted(edges, at, side="right"))(
+                start[:, 2:self.most + 1], value)
         cell = 1 + jnp.clip(inner, 0, np.maximum(between - 1, 0))
         cell = jnp.where(value <= 0, 0, jnp.where(value >= 1, between + 1, cell))
         cell = jnp.where(few, jnp.round(value * steps), cell)
@@ -143,17 +161,19 @@ class Grid:
         number = jnp.clip(values, 0, 1)[:, column]
         return jnp.where(sort == "value", number, which[:, column] == place).astype(jnp.float32)
 
-    def within(self, i: int, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def within(self, i: int, wanted: Wanted, start: np.ndarray, width: np.ndarray
+               ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Narrows the cells of a column to what is wanted.
 
         Args:
             wanted: what it may be.
+            start, width: [W] twice, the cells of the column.
 
         Returns:
             [W] three times: the share of each cell that is wanted, and the start and width of what
             is left of it.
         """
-        column, (start, width) = self.spec.columns[i], (a[i].copy() for a in self.ends)
+        column = self.spec.columns[i]
         if column.categories:
             named = [*range(len(column.categories)), *[np.nan] * column.nullable]
         else:
@@ -170,7 +190,7 @@ class Grid:
         narrowed = real & (width > 0)
         if wanted.low == wanted.high and not _is_whole(column):
             # One value of a continuous number: its cell, or that of the bound itself.
-            alone = real & (width == 0)
+            alone = real & np.isin(np.arange(self.widest), (0, self.inside[i] - 1))
             chosen = alone if alone.any() else narrowed & (np.cumsum(narrowed) == 1)
             start = np.where(chosen, wanted.low, start)
             return np.maximum(weight, chosen), start, np.where(chosen, 0, width)
@@ -314,6 +334,8 @@ MOST_CELLS = 2**23
 """The most cells of all tables of a step: their sum takes 32 MB, and its noise three times that."""
 FEWEST = 32
 """Cells of a histogram that is worth its price."""
+FOUND = 4.0
+"""Standard deviations of noise of a cell that all records must be, for a histogram to find them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,6 +353,7 @@ class Plan:
         label_weight: relative weight of tables that contain the class.
         label_part: of the first step, what the histogram of the class gets at least.
         rare_share: the share of records up to which the rarest classes vote for no pair of columns.
+        follows: whether cells and bins of numbers follow the counts of the first step.
     """
 
     spec: TableSpec
@@ -343,6 +366,7 @@ class Plan:
     label_weight: float
     label_part: float = 0.0
     rare_share: float = 0.0
+    follows: bool = False
 
     @property
     def weight_label(self) -> float:
@@ -383,9 +407,20 @@ class Plan:
         cells = 4 * (0.1 * self.records / (self.first_noise + 1e-9))**2
         if (self.d + 1) * max(Grid(self.spec, self.most_cells).widest, self.classes) > MOST_CELLS:
             return 0
-        if self.steps == 1 or cells < (COARSE if self.many_classes else FEWEST):
+        if self.steps == 1 or cells < (COARSE if self.many_classes else FEWEST) and not (
+                self.wide):
             return 0
         return int(np.clip(cells, min(FEWEST, self.most_cells), self.most_cells))
+
+    @property
+    def wide(self) -> bool:
+        """Whether a histogram is needed to find where the records of numbers are.
+
+        Bins of equal width would be all that there is without it. It needs enough records to stand
+        out of the noise in a few cells.
+        """
+        return (self.follows and not Grid(self.spec, FEWEST).exact.all()
+                and self.records > FOUND * self.first_noise)
 
     @property
     def many_classes(self) -> bool:
@@ -590,6 +625,9 @@ class Public:
             is treated as rare.
         pairs: float32 [P, 4, 4], noisy masses of all pairs, for models beyond a tree; None: not
             kept.
+        start: float32 [d, W], where the cells of the next steps begin, in encoded values, where
+            they follow the counts; None: they are those of the grid.
+        width: float32 [d, W], their widths; or None.
     """
 
     step: Array
@@ -610,3 +648,5 @@ class Public:
     edge_precision: Array
     rare_precision: Array | None = None
     pairs: Array | None = None
+    start: Array | None = None
+    width: Array | None = None

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array, CountTable
-from dpgen_jax.methods.shared import table_tree
+from dpgen_jax.methods.shared import table_tree, table_zoom
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan, Public
 from dpgen_jax.methods.shared.table_tree import FLOOR, Fit
 
@@ -86,7 +86,15 @@ def start_rounds(fit: Fit, keeps_pairs: bool = False) -> Public:
         weights=table_weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
         joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
         edge_precision=jnp.zeros(d), rare_precision=jnp.float32(0) if p.with_rare else None,
-        pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs and p.pairs else None)
+        pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs and p.pairs else None,
+        **_cells(p))
+
+
+def _cells(p: Plan) -> dict[str, Array]:
+    """Returns the cells before the first release, where they are to follow the counts."""
+    if not (p.follows and p.histograms):
+        return {}
+    return dict(zip(("start", "width"), map(jnp.asarray, p.grid.ends), strict=True))
 
 
 def table_weights(p: Plan, beside: Array, edges: Array) -> Array:
@@ -118,6 +126,12 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
     smooth = of_steps(cells, is_range, p.first_noise / p.records)
     fine = table_tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
     even = is_range / jnp.maximum(is_range.sum(1, keepdims=True), 1)
+    if public.start is not None:
+        noise = p.first_noise / p.records
+        start, width, fine = table_zoom.cut(p.grid, fine, noise)
+        fine = table_zoom.without_empty(p.grid, fine, width, noise)
+        public = dataclasses.replace(public, start=start, width=width)
+        even = jnp.where(table_zoom.follows(p.grid)[:, None], is_range * width, even)
     bin_of = fit.parts((1 - EVEN) * fine + EVEN * even, p.bins)
     precision = jnp.float32(p.first_class_weight**2)
     label = noisy[p.d, :p.classes] * (p.first_weight / p.first_class_weight)

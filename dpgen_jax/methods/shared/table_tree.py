@@ -63,6 +63,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array, UserError, Wanted
+from dpgen_jax.methods.shared import table_zoom
 from dpgen_jax.methods.shared.table_plan import COARSE, Grid, Plan, Public
 
 PARENTS = ("parent", "second")
@@ -290,7 +291,8 @@ def narrowed(grid: Grid, model: Model, wanted: Mapping[str, Wanted]
             share = share * np.isin(np.arange(spec.classes), values.codes)
         elif name in names:
             i = names.index(name)
-            weight[i], model["start"][i], model["width"][i] = grid.within(i, values)
+            weight[i], model["start"][i], model["width"][i] = grid.within(
+                i, values, model["start"][i], model["width"][i])
         else:
             raise UserError(f"{name!r} is not a column; use one of {', '.join(names)} or the label "
                             f"{spec.label.name}")
@@ -501,6 +503,8 @@ def _shares(likely: Array) -> Array:
 
 
 FLOOR = 1e-9
+WITHIN = 0.3
+"""The relative error of the mass of a part of a cell, which is not counted but taken for even."""
 LEAST_FITTED = 0.02
 """The least mass of a class in a bin, in parts of what it has if it is like all."""
 
@@ -643,21 +647,35 @@ class Fit:
         """Masses of the bins of each column, [d, B]: of histograms and of tables, by precision."""
         plan = self.plan
         total = self.binned(public.fine, public.bin_of, plan.bins)
+        real = (jnp.asarray(plan.grid.real) if public.width is None else
+                table_zoom.usable(plan.grid, public.width))
+        exists = self.binned(real.astype(jnp.float32), public.bin_of, plan.bins) > 0
         if plan.histograms:
             first, second = self._precisions(public, noise)
             total = (total * first + masses.sum(1) * second) / (first + second)
+            if public.width is not None:
+                noise_of_total = (first + second)**-0.5
+                extent = self.binned(table_zoom.extents(plan.grid, public.width), public.bin_of,
+                                     plan.bins)
+                exists &= ~table_zoom.thin(total, noise_of_total, extent,
+                                           table_zoom.FEW / plan.bins)
         else:
             total = jnp.where((noise < 100).all(1, keepdims=True), masses.sum(1), total)
-        exists = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins) > 0
         total = simplex(jnp.where(exists, total, -jnp.inf)) + FLOOR * exists
         return total / total.sum(1, keepdims=True)
 
     def _precisions(self, public: Public, noise: Array) -> tuple[Array, Array]:
         """The precisions of bins: by histograms [d, B], and by tables with the class [d, 1]."""
         plan = self.plan
-        cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
+        cells = jnp.asarray(plan.grid.real, jnp.float32)
+        inside: Array | float = 0.0
+        if public.width is not None:
+            cells = jnp.where(table_zoom.follows(plan.grid)[:, None] & (public.width > 0),
+                              public.width * plan.grid.most, cells)
+            inside = WITHIN * self.binned(public.fine * (cells < 0.99), public.bin_of, plan.bins)
+        cells = self.binned(cells, public.bin_of, plan.bins)
         unit = plan.first_noise / plan.records
-        return (1 / (jnp.maximum(cells, 1) * unit**2 + FLOOR**2),
+        return (1 / (jnp.maximum(cells, 1) * unit**2 + inside**2 + FLOOR**2),
                 1 / (jnp.sum(noise**2, 1, keepdims=True) + FLOOR**2))
 
     def _spread(self, public: Public, noise: Array, share: Array) -> Array:
@@ -736,10 +754,17 @@ class Fit:
         beyond = (mixed + FLOOR) / (over + FLOOR)
         return fitted(free * beyond[:, None] + FLOOR, rows, grouped)
 
+    def ends(self, public: Public) -> tuple[Array, Array]:
+        """Returns start and width of the cells of a model, [d, W]."""
+        if public.start is not None and public.width is not None:
+            return public.start, public.width
+        start, width = map(jnp.asarray, self.plan.grid.ends)
+        return start, width
+
     def model(self, public: Public) -> Model:
         """Returns the arrays of `methods.shared.table_tree`."""
         share, _, cond = self.columns(public)
-        start, width = map(jnp.asarray, self.plan.grid.ends)
+        start, width = self.ends(public)
         return {"share": share, "table": self.edges(public, share, cond), "parent": public.parent,
                 "order": public.order, "bin_of": public.bin_of, "group_of": public.group_of,
                 "fine": public.fine, "start": start, "width": width}
