@@ -92,13 +92,17 @@ def loaded(name: str, part: str, work: Path) -> Dataset:
 
 
 def codes_of(column: Column, texts: Sequence[str]) -> np.ndarray:
-    """Return the codes of cells, as near as they have some: a text of no category is null."""
+    """Return the codes of cells, as near as they have some.
+
+    A text of no category is null; in a nullable column it is the last category, as it is not null.
+    """
     if column.categories:
+        rest = float(len(column.categories) - 1) if column.nullable else np.nan
         named = {text: float(i) for i, text in enumerate(column.categories)}
         named |= {repr(float(text)): i for text, i in named.items()
                   if transform.number(text) is not None}
-        return np.array([named.get(text, named.get(repr(transform.number(text)), np.nan))
-                         for text in texts])
+        return np.array([np.nan if not text else named.get(text, named.get(
+            repr(transform.number(text)), rest)) for text in texts])
     values = np.array([transform.number(text) for text in texts], np.float64)
     values = np.clip(values, column.low, column.high)
     return np.rint(values) if column.kind == "integer" else values
@@ -142,6 +146,10 @@ def valid(path: Path) -> dict[str, float]:
 def trained(arm: str, dataset: Dataset, folder: Path, epsilon: float, seed: int,
             flags: Sequence[str] = ()) -> dict[str, Any]:
     """Train and sample as a user does, and measure."""
+    place = folder / "synthetic.csv"
+    if place.exists():  # of a run of this command that was stopped
+        made = scores(read(place, dataset.spec), dataset, seed)
+        return made | ({"valid": valid(place)} if dataset.name == "quirks" else {})
     shutil.rmtree(folder, ignore_errors=True)
     data.write(dataset, folder)
     if dataset.name == "quirks":
@@ -153,7 +161,6 @@ def trained(arm: str, dataset: Dataset, folder: Path, epsilon: float, seed: int,
     env, out = {"DPGEN_STATE": str(folder / "journal")}, folder / "run"
     words = (["--schema", str(folder / "schema.yaml")] if arm == "declared" else
              ["--label", dataset.spec.label.name, *flags])
-    place = folder / "synthetic.csv"
     try:
         methods.timed([
             sys.executable, "-m", "dpgen_jax.train", "marginals", "--preset", "table", "--dataset",

@@ -84,7 +84,7 @@ def fit(
         method: The name of a method; None: the one that does best on such data; a line says why.
         label: The column of the classes of a table; None: that of the schema, or rows without
             classes.
-        schema_share: The part of epsilon that buys the columns that no schema declares; 0.1 if
+        schema_share: The part of epsilon that buys the columns that no schema declares; 0.15 if
             left out.
         epsilon: The promise; by default the preset's.
         delta: Of the same promise.

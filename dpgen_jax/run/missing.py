@@ -282,11 +282,18 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
              if entries.get("categories") == [purchase.OTHER]]
-    null = " or null" * any(columns[name].get("nullable") == "true" for name in empty)
-    lost = (f"; no value of {listed(empty)} is frequent enough to stand out from the noise, so "
-            f"all synthetic cells will be `{purchase.OTHER}`{null}: declare "
-            f"{'it' if len(empty) == 1 else 'them'} in {option('schema', 'FILE')}"
-            if empty else "")
+    nulls = [name for name in empty if columns[name].get("nullable") == "true"]
+    lost = "".join(
+        f"; no value of {listed(names)} is frequent enough to stand out from the noise, so all "
+        f"synthetic cells will be {cells}: declare {'it' if len(names) == 1 else 'them'} in "
+        f"{option('schema', 'FILE')}"
+        for names, cells in (([name for name in empty if name not in nulls],
+                              f"`{purchase.OTHER}`"), (nulls, f"null or `{purchase.OTHER}`"))
+        if names)
+    apart = [f"{name} ({', '.join(entries['special'])})" for name, entries in columns.items()
+             if "special" in entries]
+    lost += f"; values far from most others are kept as special values: {listed(apart)}" if (
+        apart) else ""
     label = document.get("label")
     if label is not None:
         labelled = f"the label is {label}"

@@ -15,6 +15,7 @@ import contextlib
 import copy
 import dataclasses
 import math
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -424,6 +425,8 @@ class Typed:
 
 CODES = 0.02
 """The part of whole numbers with a zero in front from which all are codes."""
+KEY = re.compile(r"(^|[^a-zA-Z])(?i:id|uid|uuid|guid|key|index|nr|no)$|[a-z]ID$")
+"""Names of columns of keys; names are public."""
 MIXED = 0.05
 """The part of cells of another kind from which a column may be one of categories."""
 COVERED_TEXTS = 0.9
@@ -433,7 +436,7 @@ OPEN = 0.02
 RARE = 0.1
 """Texts without a name count for at least this part of the rows, where names are asked for again.
 """
-WEIGHTS = {"label": 1.5, "names": 1.0, "levels": 0.4, "bins": 0.25}
+WEIGHTS = {"label": 1.5, "names": 1.0, "unknown": 0.6, "levels": 0.4, "bins": 0.25}
 """The weights of the queries of values."""
 
 
@@ -491,7 +494,11 @@ def buy_schema(cells: Cells, wanted: Wanted, survey: Survey, spent: Events,
             label = None
         elif one.is_label and len(one.names) < LEAST_CLASSES:
             label = None
-        made[one.typed.name] = one.entries(label)
+        made[one.typed.name] = one.checked_entries(label)
+    features = (wanted.declared.get("columns", {}) | made).items()
+    if all(entries.get("kind") == table_columns.IDENTIFIER for name, entries in features
+           if name != label):  # something is to be learnt
+        made |= {one.typed.name: one.unnamed for one in found if one.typed.name != label}
     document["columns"] = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
                            for name in cells.columns}
     document.pop("label", None)
@@ -547,7 +554,8 @@ class Found:
         self.typed, self.is_label, self.names = typed, is_label, dict[str, int]()
         self._survey, self._special = survey, dict[str, int]()
         self._question: ranges.Question | None = None
-        self._asked, self._answer = "", None
+        self._asked = ""
+        self._answer: Answer | None = None
         self._noise = survey.kinds.sigma
 
     def query(self, turn: int, texts: list[str]) -> tuple[Numbers | Names, float] | None:
@@ -560,8 +568,9 @@ class Found:
         if self._asked == "special" and self._question is not None:
             return self._question.names_outside(texts), WEIGHTS["levels"]
         if self._asked == "bins" and self._question is not None:
+            known = "levels" if self._question.step else "bins"
             return self._question.asked(texts), WEIGHTS[
-                "levels" if self._question.step else "bins"]
+                "unknown" if self.typed.magnitudes is None else known]
         return None
 
     def _next(self, turn: int) -> str:
@@ -636,6 +645,16 @@ class Found:
         whole = typed.present + typed.others * self.is_mixed
         return sum(self.names.values()) >= COVERED_TEXTS * whole
 
+    def checked_entries(self, label: str | None) -> Json:
+        """Returns the entries of the column; none is an error, as it is paid for."""
+        entries = self.entries(label)
+        try:
+            if entries["kind"] != table_columns.IDENTIFIER:
+                checked(self.typed.name, entries)
+        except UserError:
+            return self.unnamed
+        return entries
+
     def entries(self, label: str | None) -> Json:
         """Returns the entries of the column."""
         typed = self.typed
@@ -648,6 +667,9 @@ class Found:
             made = dict(typed.reading.entries)  # booleans and times need no query
             return made | nullable | {"odd": self._odd(made, 0.0)}
         told = self._told()
+        if told is not None and self._is_key(told.entries):
+            return {"kind": table_columns.IDENTIFIER,
+                    "pattern": "#" * len(told.entries["max"].removesuffix(".0"))}
         if told is None or typed.is_code:
             return self._of_names(nullable)
         if "levels" in told.entries:
@@ -664,6 +686,16 @@ class Found:
                 self._question is None or self._answer is None):
             return None
         return ranges.described(self._question, self._answer, typed.present, self._special)
+
+    def _is_key(self, entries: Json) -> bool:
+        """Whether it is named as a key, and holds whole numbers none of which is frequent."""
+        if (self._question is None or self._answer is None or self.is_label or self.typed.nullable
+                or ranges.decimals(self.typed.reading) != 0 or self.typed.magnitudes is None
+                or "special" in entries or not KEY.search(self.typed.name)):
+            return False
+        width = np.diff(self._question.edges)
+        noise = single_releases.FALSE_CORE / width.size
+        return bool((self._answer.counts <= width + ranges.least(self._answer.sigma, noise)).all())
 
     def _odd(self, entries: Json, code: float) -> str:
         """The text by which cells without a value are read."""
@@ -686,6 +718,13 @@ class Found:
             else:
                 texts.append(str(round(value)) if plain and value.is_integer() else repr(value))
         return texts
+
+    @property
+    def unnamed(self) -> Json:
+        """The entries of a column of texts of which none is known."""
+        nullable = "true" if self.typed.nullable else "false"
+        return {"kind": "categorical", "categories": [OTHER], "other": OTHER, "nullable": nullable,
+                "odd": "null" if self.typed.nullable else OTHER}
 
     def _of_names(self, nullable: Json) -> Json:
         """The entries of a column of texts."""

@@ -62,10 +62,12 @@ GAP, FAR = 1, 0.1
 them, which are at least this part of the range."""
 APART_YEARS = 5
 """Likewise, years."""
+SHORT_YEARS = (8 + 69, 8 + 168)
+"""The bins of the years that two digits may mean: 1969 to 2068."""
 FEWEST_YEARS = 3
 """Dates of more years than this may have more that drown in noise."""
-FIRST_YEAR, LAST_YEAR = 1, len(YEARS) - 6
-"""The bins of the years before 2200, of which dates that mean what they say are."""
+FIRST_YEAR, LAST_YEAR = 8, len(YEARS) - 7
+"""The bins of the years 1900 to 2099, of which most dates are."""
 
 
 MOST_SPECIAL, SETTLED = 5, 0.5
@@ -268,6 +270,7 @@ def _within(reading: Reading, low: float, high: float, records: float,
             outside: tuple[tuple[float, float, float], ...] = ()) -> Question:
     """A question about the values from low to high."""
     digits = decimals(reading)
+    low, high = (min(max(end, -LARGEST), LARGEST) for end in (low, high))
     if digits is not None:
         step = 10.0**-digits
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -276,7 +279,6 @@ def _within(reading: Reading, low: float, high: float, records: float,
         if last - first < MOST_EXACT:
             grid = (np.arange(first, last + 2) - 0.5) * step
             return Question(reading, grid, step, outside)
-    low, high = max(low, -LARGEST), min(high, LARGEST)
     count = int(min(max(records, FEWEST_BINS), MOST_BINS))
     edges = np.linspace(low, high, count + 1)
     return Question(reading, edges, 0.0, outside)
@@ -400,8 +402,7 @@ def _numbers(asked: Question, answer: Answer, present: float, special: list[str]
         first, last = max(first - grow, 0), min(last + grow, noisy.size - 1)
         if first < zero <= ends[0]:
             first = zero
-    median = first + int(np.searchsorted(below := np.cumsum(np.maximum(noisy[first:last + 1], 0)),
-                                         below[-1] / 2))
+    median = _middle(noisy, first, last)
     low, high, middle = (
         float(edges[first] * (not near_zero or first != zero)),
         float(edges[last + 1] * (not near_zero or last != zero)),
@@ -413,6 +414,12 @@ def _numbers(asked: Question, answer: Answer, present: float, special: list[str]
     if 0 < low < NEAR * high and not apart and middle - low >= TAIL * (high - low):
         low = 0.0
     return _scaled(asked.reading, low, high, middle, apart)
+
+
+def _middle(noisy: np.ndarray, first: int, last: int) -> int:
+    """The bin of the median, as far as the noise lets it be seen."""
+    below = np.cumsum(np.maximum(noisy[first:last + 1], 0))
+    return min(first + int(np.searchsorted(below, below[-1] / 2)), last)
 
 
 def _not_cut(ends: tuple[int, int], seen: tuple[int, int], sigma: float, present: float
@@ -504,25 +511,26 @@ def _outward(value: float, direction: Any, most: int) -> float:
     return float(round(direction(near) / 10.0**digits, max(digits, 0)))
 
 
-def _dates(asked: Question, answer: Answer, present: float, special: list[str]) -> Told | None:
+def _dates(asked: Question, answer: Answer, present: float, special: list[str]) -> Told:
     """The entries of a column of dates."""
     reading, noisy = asked.reading, answer.counts.copy()
     for low, high, _ in asked.outside * bool(special):
         inside = (asked.edges[:-1] >= low) & (asked.edges[:-1] < high)
         noisy[inside] = 0
-    ends = _ends(noisy, answer.sigma, present)
-    if ends is None:
-        return None
+    ends = _ends(noisy, answer.sigma, present, (*SCALES, 32, 64)) or (FIRST_YEAR, LAST_YEAR - 1)
     grow = math.ceil(min(MOST_MARGIN, MARGIN + TAILS * answer.sigma / present)
                      * (ends[1] - ends[0] + 1)) if ends[1] - ends[0] > FEWEST_YEARS else 0
     usual = FIRST_YEAR <= ends[0] and ends[1] < LAST_YEAR
     first, last = max(ends[0] - grow * usual, 0), min(ends[1] + grow * usual, noisy.size - 1)
+    if "%y" in str(reading.entries.get("format", "")):
+        first, last = (min(max(end, SHORT_YEARS[0]), SHORT_YEARS[1]) for end in (first, last))
     one = day(reading)
-    low, high = transform.bounds_texts(reading.column, asked.edges[first] * one,
-                                       asked.edges[last + 1] * one - 1)
-    below = np.cumsum(np.maximum(noisy[first:last + 1], 0))
-    median = first + int(np.searchsorted(below, below[-1] / 2))
-    made = {**reading.entries, "min": low, "max": high}
+    start, end = float(asked.edges[first] * one), float(asked.edges[last + 1] * one - 1)
+    if one > 1:  # a moment of a zone has its day in the years 1 to 9999, too
+        start, end = max(start, (YEARS[0] + 1) * one), min(end, (YEARS[-1] - 1) * one - 1)
+    least_text, most_text = transform.bounds_texts(reading.column, start, end)
+    median = min(max(_middle(noisy, first, last), FIRST_YEAR), LAST_YEAR)
+    made = {**reading.entries, "min": least_text, "max": most_text}
     return Told(made | ({"special": special} if special else {}),
                 float(asked.edges[median] * one))
 
@@ -545,9 +553,9 @@ def _wide_ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, in
             continue
         first, last = min(first, ends[0]), max(last, ends[1])
         more = [noisy[first:ends[0]], noisy[ends[1] + 1:last + 1]]
-        ends = tuple(
-            end if part.sum() > max(2 * sigma * math.sqrt(part.size), TAIL_PART * present)
-            else before for end, before, part in zip((first, last), ends, more, strict=True))
+        grown = [part.sum() > max(2 * sigma * math.sqrt(part.size), TAIL_PART * present)
+                 for part in more]
+        ends = first if grown[0] else ends[0], last if grown[1] else ends[1]
     return ends
 
 
@@ -563,10 +571,11 @@ def with_special_dates(asked: Question, answer: Answer) -> Question:
         for one in found if one is not main))
 
 
-def _ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, int] | None:
+def _ends(noisy: np.ndarray, sigma: float, present: float, scales: tuple[int, ...] = SCALES
+          ) -> tuple[int, int] | None:
     """The first and the last bin of most values; where bins are too fine, of blocks of them."""
     widest = None
-    for scale in SCALES:
+    for scale in scales:
         blocks = np.add.reduceat(noisy, np.arange(0, noisy.size, scale))
         found = single_releases.interval(blocks, partial(least, sigma * math.sqrt(scale)))
         if found is None:

@@ -134,6 +134,22 @@ def test_half_of_it_is_found_at_epsilon_1(quirks):
     assert np.mean(list(kept.values())) > 0.85, kept
 
 
+@pytest.mark.parametrize(("name", "kind"), [
+    ("id", "identifier"), ("customer_id", "identifier"), ("paid", "integer"), ("count", "integer")])
+def test_a_key_is_no_number(name, kind):
+    """By its name and its released counts: no number of it is frequent."""
+    made, _ = bought({name: texts_of(RNG.permutation(N) + 1), "few_id": texts_of(
+        RNG.integers(1, 40, N))})
+    assert (made[name]["kind"], made["few_id"]["kind"]) == (kind, "integer")
+
+
+def test_where_all_columns_are_keys_there_is_still_a_schema():
+    numerals = [f"{value:019d}" for value in RNG.integers(10**17, 10**18, N)]
+    made, _ = bought({"a": numerals, "b": numerals, "y": texts_of(RNG.integers(0, 2, N))},
+                     label="y")
+    assert {made[name]["kind"] for name in "ab"} == {"categorical"}
+
+
 def texts_of(values):
     return [str(value) for value in values]
 
@@ -208,8 +224,6 @@ def test_whatever_the_answers_are_there_is_a_schema_that_reads_all_cells(monkeyp
         cells = Cells("a.csv", columns, [str(i) for i in range(40)])
         document = purchase.buy_schema(cells, wanted, survey, survey.events(),
                                    SeededBits(seed)).document
-        if all(entries["kind"] == "identifier" for entries in document["columns"].values()):
-            continue
         made = schema.parse(document, "a")
         codes = coded(made, cells).codes
         assert np.isfinite(transform.encode(made.spec, codes)).all()

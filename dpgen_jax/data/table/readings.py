@@ -302,7 +302,7 @@ LONGEST = 24
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 20, 40)
 """Lengths of other texts: a text counts for the first that it does not exceed."""
 NUMERALS = tuple(f"{'0' * zero}{digits}" for zero in (0, 1) for digits in range(1, LONGEST + 1))
-TEXTS = (*NUMERALS, *LENGTHS, math.inf)
+TEXTS: tuple[str | float, ...] = (*NUMERALS, *LENGTHS, math.inf)
 """The sorts of texts: numerals by their digits, with a zero in front or too long for a number; and
 other texts by their lengths."""
 

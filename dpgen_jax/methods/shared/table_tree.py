@@ -314,8 +314,8 @@ def given(model: Model, share: np.ndarray, upward: np.ndarray, wanted: Mapping[s
     """
     probability = float(share @ upward / max(model["share"].sum(), 1e-300))
     if not probability > 0:
-        raise UserError(f"the generator makes no record with {' and '.join(map(str, wanted))} ; "
-                        "loosen the condition")
+        raise UserError(f"the generator makes no record with {' and '.join(map(str, wanted))} as "
+                        "given; loosen the condition")
     return model | {"share": (share * upward / (share @ upward)).astype(np.float32)}, probability
 
 
