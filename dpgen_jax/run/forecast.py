@@ -76,5 +76,6 @@ def lines(method: str, config: MethodConfig, spec: Spec, records: int, budget: B
     rows = "the rows" if classes == 1 else f"the {records / classes:,.0f} rows of a mean class"
     much = "noise exceeds signal: " if noise > 1 else ""
     return (f"forecast: {much}the counts of {columns:,} columns get noise of at least {noise:.2g} "
-            f"times {rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} ({KNOWN[1]})",
+            f"times {rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} "
+            f"({KNOWN[1]})",
             f"forecast: {', or '.join(helps)} would bring it to {ROUNDED:g} times")
