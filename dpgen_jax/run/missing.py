@@ -249,7 +249,8 @@ class Entries(Missing):
             f"others, and are read as {document['columns'][name].get('other', 'null')}: declare "
             f"{name} in {option('schema', 'FILE')} to keep them"
             for name, count in bought.lost.items())
-        return Answer(f"{line}{lost}; see {root / 'schema.yaml'}", files={"schema.yaml": text.encode()})
+        return Answer(f"{line}{lost}; see {root / 'schema.yaml'}",
+                      files={"schema.yaml": text.encode()})
 
     def _with_parts(self, document: Json) -> Json:
         """The document, with the entries that are declared of columns whose others are found."""
