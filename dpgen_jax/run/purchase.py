@@ -400,8 +400,8 @@ class Typed:
         others: The noisy number of cells that are read otherwise, nulls apart.
         nullable: Whether it is taken to hold nulls, or cells of another kind.
         clear: By their places in READINGS, the noisy numbers of the readings that stand out.
-        magnitudes: Noisy counts of the bins of OCTAVES, and the noise of one; None where the
-            reading has none.
+        magnitudes: Noisy counts of the bins of OCTAVES, int [bins], and the noise of one; None
+            where the reading has none.
         numerals: Of the sorts of numerals, by their texts, the noisy counts that stand out.
     """
 
@@ -541,7 +541,7 @@ def _standing_out(counts: np.ndarray, sigma: float) -> float:
 
 
 class Found:
-    """What the answers told of a column so far, all of it released.
+    """The released answers about a column so far.
 
     Attributes:
         typed: The column after the first answer.
@@ -554,27 +554,27 @@ class Found:
         self.typed, self.is_label, self.names = typed, is_label, dict[str, int]()
         self._survey, self._special = survey, dict[str, int]()
         self._question: ranges.Question | None = None
-        self._asked = ""
+        self._pending = ""
         self._answer: Answer | None = None
         self._noise = survey.kinds.sigma
 
     def query(self, turn: int, texts: list[str]) -> tuple[Numbers | Names, float] | None:
         """Returns what a round asks, and its weight; None for nothing."""
-        self._asked = self._next(turn)
-        if self._asked == "names":
+        self._pending = self._next(turn)
+        if self._pending == "names":
             present = Private([None if text in NULLS else text for text in texts])
             weight = WEIGHTS["label" if self.is_label else "names"]
             return Names(present), weight * (max(self._left() / self._rows, RARE) if turn else 1.0)
-        if self._asked == "special" and self._question is not None:
+        if self._pending == "special" and self._question is not None:
             return self._question.names_outside(texts), WEIGHTS["levels"]
-        if self._asked == "bins" and self._question is not None:
+        if self._pending == "bins" and self._question is not None:
             known = "levels" if self._question.step else "bins"
-            return self._question.asked(texts), WEIGHTS[
+            return self._question.query(texts), WEIGHTS[
                 "unknown" if self.typed.magnitudes is None else known]
         return None
 
     def _next(self, turn: int) -> str:
-        """What is asked: the names, the values within bins, or the names outside of these."""
+        """The sort of the next query: names, values within bins, or names outside of these."""
         typed, among = self.typed, 3 * self._survey.values.sigma
         if turn == 0:
             text = typed.reading is readings.TEXT or typed.is_code
@@ -603,15 +603,15 @@ class Found:
         if not has_bins(typed.reading):
             return ""
         magnitudes, sigma = typed.magnitudes or (None, 0.0)
-        self._question = ranges.question(typed.reading, magnitudes, sigma, typed.present, among)
+        self._question = ranges.question_for(typed.reading, magnitudes, sigma, typed.present, among)
         return "" if self._question is None else "bins"
 
     def answered(self, answer: Answer) -> None:
         """Takes an answer to what was asked last."""
-        if self._asked == "names":
+        if self._pending == "names":
             self.names |= answer.names
             self._noise = answer.sigma
-        elif self._asked == "special":
+        elif self._pending == "special":
             self._special |= answer.names
         else:
             self._answer = answer
@@ -666,21 +666,22 @@ class Found:
                 self.is_mixed and self.is_categorical):
             made = dict(typed.reading.entries)  # booleans and times need no query
             return made | nullable | {"odd": self._odd(made, 0.0)}
-        told = self._told()
-        if told is not None and self._is_key(told.entries):
+        described = self._described()
+        if described is not None and self._is_key(described.entries):
             return {"kind": table_columns.IDENTIFIER,
-                    "pattern": "#" * len(told.entries["max"].removesuffix(".0"))}
-        if told is None or typed.is_code:
+                    "pattern": "#" * len(described.entries["max"].removesuffix(".0"))}
+        if described is None or typed.is_code:
             return self._of_names(nullable)
-        if "levels" in told.entries:
-            levels = self._levels(told.entries["levels"])
-            middle = self._levels([told.middle])[0]
+        if "levels" in described.entries:
+            levels = self._levels(described.entries["levels"])
+            middle = self._levels([described.middle])[0]
             return {"kind": "ordinal", "categories": levels, **nullable,
                     "odd": "null" if typed.nullable else middle}
-        return told.entries | nullable | {"odd": self._odd(told.entries, told.middle)}
+        odd = self._odd(described.entries, described.middle)
+        return described.entries | nullable | {"odd": odd}
 
-    def _told(self) -> ranges.Told | None:
-        """What is known of a number or a date; None for a column of categories."""
+    def _described(self) -> ranges.Description | None:
+        """The description of a number or a date; None for a column of categories."""
         typed = self.typed
         if typed.reading is readings.TEXT or (self.is_mixed and self.is_categorical) or (
                 self._question is None or self._answer is None):

@@ -1,8 +1,8 @@
 """The range, the few values and the special values of a column, from released noisy counts.
 
 Everything here is post-processing of the answers of a `Survey`: of the counts of magnitudes, by
-which a question about the values is chosen (`question`), and of the counts of its bins, from which
-the entries of a schema are made (`described`).
+which a question about the values is chosen (`question_for`), and of the counts of its bins, from
+which the entries of a schema are made (`described`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SMALL_PART = 8
 TAIL_PART = 0.005
 """The part of the values beyond a range for which it is made wider."""
 MARGIN, MOST_MARGIN, TAILS = 0.05, 0.5, 40
-"""What is added to a range on both sides, as a part of it: more where noise hides its tails."""
+"""The part of a range that is added on both sides: more where noise hides its tails."""
 SMALL = 1024
 """Numbers up to it are more common than others: their magnitudes need stand out of the noise less.
 """
@@ -85,7 +85,7 @@ class Question:
 
     Attributes:
         reading: How its cells are read; one that is not has no bin.
-        edges: The edges of the bins; of dates in days.
+        edges: The edges of the bins, float64 [bins + 1]; of dates in days.
         step: The distance of values that have a bin each; 0 where bins are wider.
         outside: Ranges of values that may be special, with the noisy number of cells in each; those
             cells are asked for by name.
@@ -100,7 +100,7 @@ class Question:
     zeros: float = 0.0
     seen: tuple[float, float] = (-math.inf, math.inf)
 
-    def asked(self, texts: list[str]) -> Numbers:
+    def query(self, texts: list[str]) -> Numbers:
         """Returns the query."""
         values = self._values(texts)
         inside = (values >= self.edges[0]) & (values <= self.edges[-1])
@@ -195,7 +195,7 @@ def regions(noisy: np.ndarray, sigma: float, gap: int, among: int | None = None,
     return [Region(first, last, float(noisy[first:last + 1].sum())) for first, last in grown]
 
 
-def question(reading: Reading, magnitudes: np.ndarray | None, sigma: float, present: float,
+def question_for(reading: Reading, magnitudes: np.ndarray | None, sigma: float, present: float,
              among: float) -> Question | None:
     """Returns what is asked about the values of a column.
 
@@ -284,23 +284,23 @@ def _within(reading: Reading, low: float, high: float, records: float,
     return Question(reading, edges, 0.0, outside)
 
 
-def closer(asked: Question, answer: Answer, present: float, among: float) -> Question | None:
+def closer(question: Question, answer: Answer, present: float, among: float) -> Question | None:
     """Returns a question about the bins that hold nearly all values; None where they are many."""
-    if asked.step or is_date(asked.reading) or len(asked.edges) == len(SIGNED):
+    if question.step or is_date(question.reading) or len(question.edges) == len(SIGNED):
         return None
     ends = _ends(answer.counts, answer.sigma, present)
     if ends is None or ends[1] - ends[0] > 2:
         return None
-    low, high = asked.edges[max(ends[0] - 1, 0)], asked.edges[min(ends[1] + 2,
-                                                                  len(asked.edges) - 1)]
-    made = _within(asked.reading, float(low), float(high), present / max(among, 1.0),
-                   asked.outside)
-    return dataclasses.replace(made, zeros=asked.zeros, seen=asked.seen)
+    low, high = question.edges[max(ends[0] - 1, 0)], question.edges[min(ends[1] + 2,
+                                                                  len(question.edges) - 1)]
+    made = _within(question.reading, float(low), float(high), present / max(among, 1.0),
+                   question.outside)
+    return dataclasses.replace(made, zeros=question.zeros, seen=question.seen)
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
-    """What the answers tell of a column.
+class Description:
+    """The entries of a column.
 
     Attributes:
         entries: Its entries.
@@ -311,12 +311,12 @@ class Told:
     middle: float
 
 
-def described(asked: Question, answer: Answer, present: float, names: Mapping[str, int]
-              ) -> Told | None:
+def described(question: Question, answer: Answer, present: float, names: Mapping[str, int]
+              ) -> Description | None:
     """Returns the entries of a column of numbers, dates or durations.
 
     Args:
-        asked: The question about its values.
+        question: The question about its values.
         answer: The noisy counts of its bins.
         present: The noisy number of values.
         names: Texts of values outside of its range, with their noisy counts.
@@ -324,20 +324,20 @@ def described(asked: Question, answer: Answer, present: float, names: Mapping[st
     Returns:
         None where no bounds stand out of the noise.
     """
-    special, more = asked.specials(names)
-    present = max(present - sum(names[text] for text in special) - asked.zeros, 1.0)
-    special = [*["0"] * bool(asked.zeros), *special]
-    if is_date(asked.reading):
-        return _dates(asked, answer, present, special)
-    levels = _levels(asked, answer, present) if asked.step else None
+    special, more = question.specials(names)
+    present = max(present - sum(names[text] for text in special) - question.zeros, 1.0)
+    special = [*["0"] * bool(question.zeros), *special]
+    if is_date(question.reading):
+        return _dates(question, answer, present, special)
+    levels = _levels(question, answer, present) if question.step else None
     if levels is not None and (len(levels) <= AMONG or not _spikes(
-            asked, answer.counts, answer.sigma, present)):
+            question, answer.counts, answer.sigma, present)):
         rest = max(present - answer.counts[levels].sum(), 0.0) / present
-        return _of_levels(asked, answer, levels, rest > REST, special)
-    return _numbers(asked, answer, present, special, more)
+        return _of_levels(question, answer, levels, rest > REST, special)
+    return _numbers(question, answer, present, special, more)
 
 
-def _levels(asked: Question, answer: Answer, present: float) -> np.ndarray | None:
+def _levels(question: Question, answer: Answer, present: float) -> np.ndarray | None:
     """The places of the few values of a column, if these are all; else None."""
     noisy, sigma = answer.counts, answer.sigma
     seen = np.flatnonzero(noisy >= least(sigma, min(0.5, LEVEL / noisy.size)))
@@ -349,30 +349,31 @@ def _levels(asked: Question, answer: Answer, present: float) -> np.ndarray | Non
         (1 - KEPT) * present, min(slack, 2 * (1 - KEPT) * present)) else None
 
 
-def _of_levels(asked: Question, answer: Answer, seen: np.ndarray, more: bool, special: list[str]
-               ) -> Told:
+def _of_levels(question: Question, answer: Answer, seen: np.ndarray, more: bool, special: list[str]
+               ) -> Description:
     """The entries of a column of few values; `more`: there may be others that drown in noise."""
-    values = (asked.edges[seen] + asked.edges[seen + 1]) / 2
+    values = (question.edges[seen] + question.edges[seen + 1]) / 2
     counts = answer.counts[seen]
     common = float(values[counts.argmax()])
     width = seen[-1] - seen[0] + 1
-    if len(seen) < 3 and set(np.rint(values / asked.step).tolist()) <= {0.0, 1.0}:
-        return Told(_bounded(asked.reading, 0.0, asked.step, special), common)
+    if len(seen) < 3 and set(np.rint(values / question.step).tolist()) <= {0.0, 1.0}:
+        return Description(_bounded(question.reading, 0.0, question.step, special), common)
     if len(seen) >= DENSE * width or special:
         grow = math.ceil(width / 4) * more
-        first, last = max(seen[0] - grow, 0), min(seen[-1] + grow, len(asked.edges) - 2)
-        low, high = ((asked.edges[[first, last]] + asked.edges[[first + 1, last + 1]]) / 2).tolist()
-        return Told(_bounded(asked.reading, low, high, special), common)
-    return Told({"kind": "ordinal", "levels": values.tolist()}, common)
+        first, last = max(seen[0] - grow, 0), min(seen[-1] + grow, len(question.edges) - 2)
+        middles = (question.edges[:-1] + question.edges[1:]) / 2
+        low, high = float(middles[first]), float(middles[last])
+        return Description(_bounded(question.reading, low, high, special), common)
+    return Description({"kind": "ordinal", "levels": values.tolist()}, common)
 
 
-def _numbers(asked: Question, answer: Answer, present: float, special: list[str],
-             more: list[tuple[float, float]]) -> Told | None:
+def _numbers(question: Question, answer: Answer, present: float, special: list[str],
+             more: list[tuple[float, float]]) -> Description | None:
     """The entries of a column of numbers, or of durations in seconds; `more` is in its range."""
-    noisy, sigma, edges = answer.counts.copy(), answer.sigma, asked.edges
+    noisy, sigma, edges = answer.counts.copy(), answer.sigma, question.edges
     apart = [*special]
     zero = int(np.searchsorted(edges, 0.0, "right")) - 1
-    spikes = _spikes(asked, noisy, sigma, present)
+    spikes = _spikes(question, noisy, sigma, present)
     for place in spikes:
         present -= noisy[place]
         noisy[place] = 0
@@ -387,12 +388,12 @@ def _numbers(asked: Question, answer: Answer, present: float, special: list[str]
     if ends is None and near_zero:
         return None
     if ends is None:  # what the magnitudes tell
-        bins = readings.binned(edges, np.clip(asked.seen, edges[0], edges[-1]))
+        bins = readings.binned(edges, np.clip(question.seen, edges[0], edges[-1]))
         ends, part = (int(bins[0]), int(bins[1])), 0.0
-    apart += [_text_of(asked, place) for place in spikes]
+    apart += [_text_of(question, place) for place in spikes]
     first, last = ends
     if not near_zero:
-        bins = readings.binned(edges, np.clip(asked.seen, edges[0], edges[-1]))
+        bins = readings.binned(edges, np.clip(question.seen, edges[0], edges[-1]))
         missing = present - noisy[ends[0]:ends[1] + 1].sum()
         width = ends[1] - ends[0] + 1
         trusted = missing <= (1 - KEPT) * present + 2 * sigma * math.sqrt(width)
@@ -407,13 +408,13 @@ def _numbers(asked: Question, answer: Answer, present: float, special: list[str]
         float(edges[first] * (not near_zero or first != zero)),
         float(edges[last + 1] * (not near_zero or last != zero)),
         float((edges[median] + edges[median + 1]) / 2))
-    if asked.step:
-        low, high = low + asked.step / 2, high - asked.step / 2
+    if question.step:
+        low, high = low + question.step / 2, high - question.step / 2
     low = max(min([low, *(first for first, _ in more)]), -LARGEST)
     high = min(max([high, *(last for _, last in more)]), LARGEST)
     if 0 < low < NEAR * high and not apart and middle - low >= TAIL * (high - low):
         low = 0.0
-    return _scaled(asked.reading, low, high, middle, apart)
+    return _scaled(question.reading, low, high, middle, apart)
 
 
 def _middle(noisy: np.ndarray, first: int, last: int) -> int:
@@ -437,7 +438,8 @@ def _not_cut(ends: tuple[int, int], seen: tuple[int, int], sigma: float, present
     return min(ends[0], kept[0]), max(ends[1], kept[1])
 
 
-def _scaled(reading: Reading, low: float, high: float, middle: float, special: list[str]) -> Told:
+def _scaled(reading: Reading, low: float, high: float, middle: float, special: list[str]
+            ) -> Description:
     """The entries of a column with these bounds, on a log scale where most values are small."""
     made = _bounded(reading, low, high, special)
     if middle - low < TAIL * (high - low) or high - low > WIDEST:
@@ -447,12 +449,12 @@ def _scaled(reading: Reading, low: float, high: float, middle: float, special: l
         except UserError:  # whole numbers that a log scale would not keep apart
             pass
     whole = decimals(reading) == 0
-    return Told(made, min(max(math.floor(middle) if whole else middle, low), high))
+    return Description(made, min(max(math.floor(middle) if whole else middle, low), high))
 
 
-def _spikes(asked: Question, noisy: np.ndarray, sigma: float, present: float) -> list[int]:
+def _spikes(question: Question, noisy: np.ndarray, sigma: float, present: float) -> list[int]:
     """The places of values that many cells have, among many other values."""
-    if len(asked.edges) == len(SIGNED):
+    if len(question.edges) == len(SIGNED):
         zero = len(SIGNED) // 2 - 1
         rest = noisy.copy()
         rest[zero] = 0
@@ -460,7 +462,7 @@ def _spikes(asked: Question, noisy: np.ndarray, sigma: float, present: float) ->
         spike = ends is not None and noisy[zero] >= max(SPIKE * present, 3 * sigma) and (
             max(-SIGNED[ends[0]], SIGNED[ends[1] + 1]) > AMONG)
         return [zero] if spike else []
-    if not asked.step:
+    if not question.step:
         return []
     seen = np.flatnonzero(noisy >= max(SPIKE * present, least(sigma, FALSE_CORE / noisy.size)))
     others = [place for place in range(noisy.size) if place not in seen]
@@ -468,13 +470,13 @@ def _spikes(asked: Question, noisy: np.ndarray, sigma: float, present: float) ->
     return seen.tolist() if many and len(seen) <= 2 else []
 
 
-def _text_of(asked: Question, place: int) -> str:
+def _text_of(question: Question, place: int) -> str:
     """The text of a special value, as a schema has it."""
-    if len(asked.edges) == len(SIGNED):
+    if len(question.edges) == len(SIGNED):
         return "0"
-    value = (asked.edges[place] + asked.edges[place + 1]) / 2
-    return repr(round(float(value), decimals(asked.reading) or 0)) if decimals(
-        asked.reading) else str(round(float(value)))
+    value = (question.edges[place] + question.edges[place + 1]) / 2
+    return repr(round(float(value), decimals(question.reading) or 0)) if decimals(
+        question.reading) else str(round(float(value)))
 
 
 def _bounded(reading: Reading, low: float, high: float, special: list[str]) -> Json:
@@ -511,11 +513,11 @@ def _outward(value: float, direction: Any, most: int) -> float:
     return float(round(direction(near) / 10.0**digits, max(digits, 0)))
 
 
-def _dates(asked: Question, answer: Answer, present: float, special: list[str]) -> Told:
+def _dates(question: Question, answer: Answer, present: float, special: list[str]) -> Description:
     """The entries of a column of dates."""
-    reading, noisy = asked.reading, answer.counts.copy()
-    for low, high, _ in asked.outside * bool(special):
-        inside = (asked.edges[:-1] >= low) & (asked.edges[:-1] < high)
+    reading, noisy = question.reading, answer.counts.copy()
+    for low, high, _ in question.outside * bool(special):
+        inside = (question.edges[:-1] >= low) & (question.edges[:-1] < high)
         noisy[inside] = 0
     ends = _ends(noisy, answer.sigma, present, (*SCALES, 32, 64)) or (FIRST_YEAR, LAST_YEAR - 1)
     grow = math.ceil(min(MOST_MARGIN, MARGIN + TAILS * answer.sigma / present)
@@ -525,14 +527,14 @@ def _dates(asked: Question, answer: Answer, present: float, special: list[str]) 
     if "%y" in str(reading.entries.get("format", "")):
         first, last = (min(max(end, SHORT_YEARS[0]), SHORT_YEARS[1]) for end in (first, last))
     one = day(reading)
-    start, end = float(asked.edges[first] * one), float(asked.edges[last + 1] * one - 1)
+    start, end = float(question.edges[first] * one), float(question.edges[last + 1] * one - 1)
     if one > 1:  # a moment of a zone has its day in the years 1 to 9999, too
         start, end = max(start, (YEARS[0] + 1) * one), min(end, (YEARS[-1] - 1) * one - 1)
     least_text, most_text = transform.bounds_texts(reading.column, start, end)
     median = min(max(_middle(noisy, first, last), FIRST_YEAR), LAST_YEAR)
     made = {**reading.entries, "min": least_text, "max": most_text}
-    return Told(made | ({"special": special} if special else {}),
-                float(asked.edges[median] * one))
+    return Description(made | ({"special": special} if special else {}),
+                float(question.edges[median] * one))
 
 
 def _wide_ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, int] | None:
@@ -559,15 +561,15 @@ def _wide_ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, in
     return ends
 
 
-def with_special_dates(asked: Question, answer: Answer) -> Question:
+def with_special_dates(question: Question, answer: Answer) -> Question:
     """Returns a question about dates with the years far from most others, which may be special."""
     found = regions(answer.counts, answer.sigma, APART_YEARS)
     if len(found) < 2:
-        return asked
+        return question
     usual = [one for one in found if one.first >= FIRST_YEAR and one.last < LAST_YEAR]
     main = max(usual or found, key=lambda region: region.mass)
-    return dataclasses.replace(asked, outside=tuple(
-        (float(asked.edges[one.first]), float(asked.edges[one.last + 1]), one.mass)
+    return dataclasses.replace(question, outside=tuple(
+        (float(question.edges[one.first]), float(question.edges[one.last + 1]), one.mass)
         for one in found if one is not main))
 
 
