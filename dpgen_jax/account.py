@@ -3,8 +3,8 @@
     python -m dpgen_jax.account METHOD [--preset NAME] [--epsilon E | --steps N] [--json]
     python -m dpgen_jax.account METHOD --presets       its presets, and what differs from the papers
     python -m dpgen_jax.account RUN                    what a run has spent, from its ledger
-    python -m dpgen_jax.account RUN --cross-check      the same beside the dp_accounting package
-    python -m dpgen_jax.account RUN --data-dependent   what its votes say; for the data holder only
+    python -m dpgen_jax.account RUN --cross-check      the same, compared with dp_accounting
+    python -m dpgen_jax.account RUN --data-dependent   the cost by its votes; for the data holder
 
 A bound on the data-dependent epsilon is published, once and at a cost, by dpgen_jax.publish.
 """
@@ -78,7 +78,7 @@ def command(argv: list[str]) -> None:
 
 
 def _print_configuration(method: str, argv: list[str]) -> None:
-    flags: Any = OfMethod  # of which configuration is known at run time alone
+    flags: Any = OfMethod  # the configuration's type is known only at run time
     module = methods.get(method)
     name, preset = presets.get(method, parser.peek(argv, "--preset"))
     args = parser.parse(

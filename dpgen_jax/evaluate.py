@@ -156,7 +156,7 @@ def with_data_set(args: Evaluate) -> Evaluate:
     source = known.source or next(
         (name for name in EMBEDDED if name == _trained_on(run, "dataset", "")), None)
     if source is None:
-        bundle.load(run)  # what is no run or release is called so
+        bundle.load(run)  # anything else is an error here
         raise UserError(f"{run} does not record its data set; name it with --dataset")
     options = reading.stated_options(run, known, args.data)
     return dataclasses.replace(args, dataset=source, data=options)
@@ -165,7 +165,7 @@ def with_data_set(args: Evaluate) -> Evaluate:
 def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """The data set that is tested on, read as the run read it where the user does not say how.
 
-    Images without a size of their own come in the size of the release.
+    Images without a fixed size are read in the size of the release.
     """
     from dpgen_jax.run import reading
 

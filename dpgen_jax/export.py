@@ -1,4 +1,4 @@
-"""Writes a folder that draws the records of a release with NumPy alone.
+"""Writes a folder that draws the records of a release with NumPy only.
 
     python -m dpgen_jax.export RUN_OR_RELEASE --out DIR
 

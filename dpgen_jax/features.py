@@ -3,7 +3,7 @@
     python -m dpgen_jax.features --dataset cifar10:DIR --weights resnet18.safetensors --out F.npz
     python -m dpgen_jax.train topagg_sgd --dataset npz:F.npz --preset features-eps8-published
 
-Features are a function of their own image alone and are clipped to a public bound, so that a
+The features of an image depend only on that image and are clipped to a public bound, so that a
 guarantee on them is one on the images. The weights must be public: none of these records may have
 been used to train them. How to get them: `evaluation.pretrained`.
 """
@@ -58,7 +58,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     """Writes the features to `out`, readable by its owner only, or nothing on an error.
 
     Args:
-        flags: What the user asked for.
+        flags: The parsed flags.
         log: Prints a line.
 
     Raises:

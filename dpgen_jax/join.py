@@ -58,7 +58,7 @@ def terms_of(app: Path) -> Terms:
         app: The folder.
 
     Raises:
-        UserError: Where it is no such folder.
+        UserError: It is not such a folder.
     """
     from dpgen_jax.federated.messages import Terms
 

@@ -71,7 +71,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     """Writes the schema to `out`, readable by its owner only.
 
     Args:
-        flags: What the user asked for.
+        flags: The parsed flags.
         log: Prints a line.
 
     Raises:

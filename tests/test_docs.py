@@ -40,6 +40,18 @@ def test_a_page_that_everybody_reads_is_short(page, lines):
     assert len((ROOT / page).read_text().splitlines()) <= lines
 
 
+OLD_STYLE = re.compile(r"\bbeside\b|\balone\b|which is why|\bspeaks? of\b|\bleans? on\b")
+"""Words of sentences that read as translated; CONTRIBUTING has better ones."""
+
+
+def test_words_of_the_old_style_are_rare():
+    """CONTRIBUTING quotes three of them, and records of the peers of tables have others."""
+    found = {named(page): len(OLD_STYLE.findall(page.read_text())) for page in PAGES
+             if named(page) not in ("CONTRIBUTING.md", "docs/tables.md")}
+    assert sum(found.values()) < 10, found
+    assert OLD_STYLE.search("small beside the noise")
+
+
 @pytest.mark.parametrize("path, text", list(results_page.pages()),
                          ids=lambda value: value.name if isinstance(value, Path) else "")
 def test_pages_with_figures_are_what_the_script_writes(path, text, monkeypatch):

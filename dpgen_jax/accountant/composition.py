@@ -633,7 +633,6 @@ def _below_the_largest(holds: Callable[[float], bool], fails: float, too_large: 
 
 
 def _too_small(needed: float, epsilon: float, delta: float, what: str) -> str:
-    """The error message if a budget does not allow `what`."""
     if needed == math.inf:
         return f"no epsilon allows {what} at delta {delta:g}: add noise, or raise delta"
     # shown rounded up, so that the number named is enough

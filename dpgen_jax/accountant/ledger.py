@@ -337,7 +337,6 @@ def torn_line(tail: bytes, account: Account) -> Record:
 
 
 def _brief(error: BaseException) -> str:
-    """The first line of an error's message."""
     return str(error).splitlines()[0][:80] if str(error) else type(error).__name__
 
 

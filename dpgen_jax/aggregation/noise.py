@@ -136,7 +136,6 @@ class SeededBits:
 
 
 def _array(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns the bytes as a read-only uint32 array of the shape."""
     if len(data) != 4 * math.prod(shape):
         raise OSError(f"{len(data)} random bytes for a shape of {shape}: the generator failed")
     return np.frombuffer(data, "<u4").astype(np.uint32, copy=False).reshape(shape)

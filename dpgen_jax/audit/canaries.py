@@ -312,7 +312,6 @@ class Canaries:
         return dataclasses.replace(self._watched(), phases=phases)
 
     def _watched(self) -> Method:
-        """Returns one phase of the watched method."""
         method, mechanism = self.method, self.mechanism
         answers = mechanism.schedule.expected_answers(mechanism.n_units)
 

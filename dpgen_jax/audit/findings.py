@@ -199,7 +199,6 @@ def require_folder(out: Path) -> None:
 
 
 def _picture(report: Report) -> bytes:
-    """The trade-off curves of a report as a PNG file."""
     figure = Figure(figsize=(5.2, 5.0), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

@@ -23,8 +23,8 @@ def request_of(root: Path) -> Request:
         root: The run folder.
 
     Raises:
-        UserError: There is no run, or it does not say how it was started, or this version has not
-            what it needs.
+        UserError: There is no run, or it does not record how it was started, or this version has
+            not what it needs.
     """
     config = RunFolder(root).config
     typed = read_json(config).get("typed") if config.is_file() else None

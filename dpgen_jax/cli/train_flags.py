@@ -108,7 +108,7 @@ def call(argv: Sequence[str]) -> Call:
             is stated now.
 
     Raises:
-        UserError: For arguments that are no good, and a folder that does not say how it was begun.
+        UserError: Arguments are invalid, or a folder does not record how the run was begun.
     """
     root, argv = _resumed(argv)
     method, words = parser.split_method(argv, "")

@@ -252,7 +252,6 @@ def _needed(cls: type, value: Json) -> set[str]:
 
 
 def _fields(cls: type, value: Json, needed: typing.Collection[str], name: str) -> Json:
-    """The fields of `cls` in value, each by its type."""
     before = f"{name}." if name else ""
     for missing in sorted(set(needed) - set(value)):
         raise UserError(f"{before}{missing} is missing")

@@ -139,7 +139,6 @@ def speaking_python(function: Callable[P, R], name: str) -> Callable[P, R]:
 
 def _require_bound(signature: inspect.Signature, name: str, args: tuple[object, ...],
                    kwargs: dict[str, object]) -> None:
-    """Refuses a call that does not fit a signature."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

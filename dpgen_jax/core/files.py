@@ -87,7 +87,6 @@ def _limits() -> Iterator[float]:
 
 
 def _physical_bytes() -> float:
-    """Returns the physical memory of this machine, in bytes."""
     if not WINDOWS:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     import ctypes

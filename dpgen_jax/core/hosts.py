@@ -481,7 +481,6 @@ def _exchange(row: np.ndarray) -> np.ndarray:
 
 
 def _sent(parcel: bytes, size: int) -> bytes:
-    """Returns the leader's message, on all."""
     room = np.zeros(_room(size), np.uint8)
     room[:len(parcel)] = np.frombuffer(parcel, np.uint8)
     return _together(adds=True)(room).tobytes()[:size]
@@ -518,7 +517,6 @@ def _room(size: int) -> int:
 
 
 def _packed(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """JSON and arrays as bytes."""
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, _=np.frombuffer(json.dumps(content).encode(), np.uint8),
              **arrays)
@@ -526,7 +524,6 @@ def _packed(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def _unpacked(parcel: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The inverse of `_packed`."""
     with np.load(io.BytesIO(parcel), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     return json.loads(arrays.pop("_").tobytes()), arrays

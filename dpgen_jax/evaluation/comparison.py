@@ -57,6 +57,8 @@ class Tables:
     real: np.ndarray
     """Real cells float64 [m, K]."""
     spec: TableSpec
+    bought: str | None = None
+    """The notes of a statement on what a purchase declared; None without a release."""
 
     @functools.cached_property
     def halves(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -192,8 +194,11 @@ def tables(real: Real, synthetic: Synthetic, setting: Setting) -> Tables:
     made = marginals.cells(spec, setting.draws(synthetic)[0])
     made, truth = (cells[np.random.default_rng(0).permutation(len(cells))[:MOST_ROWS]]
                    for cells in (made, truth))
-    named = marginals.columns(spec)
-    return Tables(named, spec.labelled, on_grid(named, made), on_grid(named, truth), spec)
+    named, release = marginals.columns(spec), synthetic.release
+    notes = None if release is None else release.privacy.get("data_notes") or ()
+    return Tables(named, spec.labelled, on_grid(named, made), on_grid(named, truth), spec,
+                  None if notes is None else "; ".join(
+                      str(note) for note in notes if str(note).startswith("bought")))
 
 
 def on_grid(columns: tuple[Column, ...], cells: np.ndarray) -> np.ndarray:

@@ -265,10 +265,26 @@ def _common(t: Tables, i: int) -> Iterator[Finding]:
                 "the schema"))
 
 
+OTHER = "other"
+"""The category that a purchase gives to texts that it does not know."""
+
+
 def clipped(t: Tables) -> Iterator[Finding]:
-    """Yield the columns whose declared bounds cut off real values, as their pile-up shows."""
+    """Yield the columns whose schema loses real values.
+
+    Bounds cut some off, as their pile-up shows; or they are no categories that were bought.
+    Without a release there is no schema but that of the records.
+    """
+    if t.bought is None:
+        return
     for i, column in enumerate(t.columns):
         cells = t.real[:, i]
+        if OTHER in column.categories and column.name in t.bought:
+            share = float(np.mean(cells == column.categories.index(OTHER)))
+            yield loss("clipped", (column.name,), (share, 0.0, 0.0), share / 0.05, (
+                f"{percent(share)} of the real values of {column.name} count as `{OTHER}`, since "
+                "the schema was bought and does not have them",
+                f"declare the categories of {column.name} in the schema"))
         if column.kind != "continuous" or len(np.unique(cells[~np.isnan(cells)])) < 20:
             continue
         units = transform.unit(column, cells)
@@ -278,8 +294,9 @@ def clipped(t: Tables) -> Iterator[Finding]:
             if end == 0.0 and column.low == 0.0:
                 continue  # zeros, as of money
             name = written(column, column.high if end else column.low)[0]
-            yield loss("clipped", (column.name,), (share, 0.0, 0.0), share / 0.01 * (
-                share > around), (
+            error = math.sqrt(share / len(cells))
+            yield loss("clipped", (column.name,), (share, 0.0, error),
+                       (share - ERRORS * error) / 0.01 * (share > around), (
                 f"{percent(share)} of the real values of {column.name} lie exactly on the bound "
                 f"{name} of the schema, which cuts off what lies beyond",
                 f"declare wider bounds of {column.name} in the schema"))

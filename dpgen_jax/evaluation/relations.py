@@ -122,6 +122,10 @@ RELATED = 0.1
 """The association from which two columns count as related."""
 
 
+MADE_UP = 0.6
+"""The weight of an association of columns that real rows do not relate; a lost one has weight 1."""
+
+
 def correlations(t: Tables) -> Iterator[Finding]:
     """Yield the pairs of columns whose association is wrong."""
     if len(t.columns) < 2:
@@ -147,10 +151,11 @@ def correlations(t: Tables) -> Iterator[Finding]:
     lost = related & (ours * np.sign(theirs) < np.abs(theirs) / 2)
     rest = (f"; {lost.sum()} of {related.sum()} related pairs of columns keep less than half of "
             "their relation" if lost.sum() > 1 else "")
-    for (i, j), p, q, chance in zip(pairs, ours, theirs, noise, strict=True):
+    weights = np.where(related, 1.0, MADE_UP)
+    for (i, j), p, q, chance, weight in zip(pairs, ours, theirs, noise, weights, strict=True):
         numbers = not (real[i].size or real[j].size)
         yield loss("correlation", (names[i], names[j]), (p, q, chance),
-                   (abs(p - q) - ERRORS * chance) / 0.05,
+                   weight * (abs(p - q) - ERRORS * chance) / 0.05,
                    (f"the {'correlation' if numbers else 'association'} of {names[i]} and "
                     f"{names[j]} is {p:.2f} in synthetic rows and {q:.2f} in real ones "
                     f"(between halves of these \u00b1 {chance:.2f}){rest}", EPSILON))

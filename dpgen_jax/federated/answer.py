@@ -62,7 +62,6 @@ def initial_unit(method: Method, key: Array, number: int, records: Private[Recor
 
 @functools.lru_cache(maxsize=4)
 def _compile_initial_unit(method: Method) -> Callable[..., Private[Units]]:
-    """Compiles `initial_unit` of a method."""
     def start(key: Array, number: Array, records: Private[Records]) -> Private[Units]:
         unit = teachers.one_unit(method, key, number)
         pretrains = method.pretraining is not None and method.pretraining.steps

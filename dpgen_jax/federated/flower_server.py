@@ -162,7 +162,6 @@ def missing(there: set[int], expected: int, refused: int, left: float) -> str:
 
 
 def _size(body: RecordDict) -> int:
-    """Returns the bytes of a message's records."""
     return sum(record.count_bytes() for record in body.values())
 
 

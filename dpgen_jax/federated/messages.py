@@ -176,5 +176,4 @@ def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
 
 
 def _name(path: tuple[Any, ...]) -> str:
-    """Returns the name of a leaf by its path."""
     return jax.tree_util.keystr(path, simple=True, separator="/") or "query"

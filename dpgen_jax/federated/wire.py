@@ -108,7 +108,6 @@ def _socket() -> socket.socket:
 
 
 def _serve(link: socket.socket, reply: Handler) -> None:
-    """Answers one request."""
     try:
         link.settimeout(PATIENCE)
         link.sendall(encode(*reply(*decode(_read(link)))))

@@ -110,7 +110,6 @@ def moving_average(average: PyTree, params: PyTree, decay: float, count: Array) 
 
 
 def _load(stored: Array) -> Array:
-    """The float32 value of a stored moment."""
     if stored.dtype != jnp.uint16:
         return stored
     return lax.bitcast_convert_type(stored.astype(jnp.uint32) << 16, jnp.float32)

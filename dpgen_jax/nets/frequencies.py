@@ -101,7 +101,6 @@ def _mixed(planes: Sequence[Array], weights: np.ndarray) -> list[Array]:
 
 
 def _sides(height: int, width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The cosines of rows and of columns."""
     return (cosines(height, min(count, height)).astype(np.float32),
             cosines(width, min(count, width)).astype(np.float32))
 
@@ -139,7 +138,6 @@ def oriented(images: Array) -> Array:
 
 
 def _places(size: int) -> int:
-    """The places along a side."""
     return max(1, min(PLACES, size // 2))
 
 

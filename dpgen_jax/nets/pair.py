@@ -277,7 +277,6 @@ class Mlp:
         return h[:, 0]
 
     def _activated(self, h: Array) -> Array:
-        """The features of a hidden layer."""
         h = jnp.where(h > 0, self.slope * h, self.leak * h)
         return h if math.isinf(self.limit) else jnp.clip(h, -self.limit, self.limit)
 

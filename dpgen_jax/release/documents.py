@@ -71,7 +71,7 @@ def checked_statement(privacy: Json) -> Json:
     """Return a privacy statement with epsilon and delta as floats, after a check.
 
     Raises:
-      UserError: A field is missing, or epsilon or delta is no number.
+      UserError: A field is missing, or epsilon or delta is not a number.
     """
     missing = [name for name in NEEDED if name not in privacy]
     if missing:
@@ -234,7 +234,7 @@ def gaps(privacy: Json) -> tuple[str, ...]:
 
 
 def _published(claim: object) -> str:
-    """Return a sentence on the epsilon of a paper's formula, where there is no valid guarantee."""
+    """Return a sentence on the epsilon of a paper's formula, if there is no valid guarantee."""
     if not isinstance(claim, dict):
         return ""
     return (f" The formula that was published with the method gives epsilon "

@@ -182,7 +182,7 @@ def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     assert isinstance(spec, TableSpec)
     table, most = dataclasses.replace(spec, numbered=()), max(
         1, GROUP_CELLS // (1 + len(spec.columns)))  # a file has texts as names
-    # Of a row without nulls, since a first group of nulls alone tells no type.
+    # From a row without nulls, since a first group of only nulls has no type.
     codes = np.array([[column.low for column in spec.columns]])
     types = pyarrow.Table.from_pandas(frames.to_frame(table, codes, np.zeros(1, int)),
                                       preserve_index=False).schema
@@ -239,7 +239,7 @@ def _png(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
 
 def folder_names(spec: Spec) -> list[str]:
-    """Returns the names of the classes' folders: their own, or numbers where one is no folder."""
+    """Returns the names of the classes' folders: class names, or numbers if one is unusable."""
     names = list(spec.class_names)
     sound = all(re.fullmatch(FOLDER, name) for name in names)
     distinct = len({name.casefold() for name in names}) == spec.classes

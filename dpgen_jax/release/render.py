@@ -54,7 +54,7 @@ class Cell:
 
 
 NOTHING = Cell("\u2013")
-"""The cell where there is no value."""
+"""The cell for a missing value."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -384,7 +384,7 @@ CHUNK = 500
 SEEDS = 2**32
 """Seeds are below it, and so is what is folded into a key at once."""
 MOST = 10**15
-"""Records that can be asked for at once."""
+"""The most records of one call."""
 TRIES_EACH, LEAST_TRIES = 1_000, 1_000_000
 """The records that may be drawn for one that meets the conditions, and at least altogether."""
 

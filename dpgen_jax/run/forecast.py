@@ -1,9 +1,10 @@
 """A forecast for tables, from public facts: the noise that `marginals` adds to counts of a class.
 
-Of each column it counts the values within each class. By default these d counts of a record share a
-step evenly, so that over T steps the noise of one of them has a standard deviation of
-sigma sqrt(2 d / T), beside n / C rows of a mean class. All of it is public. The forecast is bad
-where this noise is larger, in shares of the rows, than that of every table of our benchmark.
+Of each column it counts the values within each class. If these d counts of a record shared the
+whole budget evenly, the noise of each would have a standard deviation of sigma sqrt(2 d / T) over
+T steps; pairs of columns are counted too, which makes it larger. A mean class has n / C rows. All
+of it is public. The forecast is bad where this noise is larger, in shares of the rows, than that
+of every table of our benchmark.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def announce(found: tuple[str, ...], log: Callable[[str], None]) -> None:
 
 
 def noise_of(columns: int, classes: int, records: int, mu: float) -> float:
-    """Returns the noise of a count, in shares of the rows of a mean class.
+    """Returns the least noise of a count, in shares of the rows of a mean class.
 
     Args:
         columns: d, without the label.
@@ -60,6 +61,8 @@ def lines(method: str, config: MethodConfig, spec: Spec, records: int, budget: B
     sigma = getattr(config, "sigma", None)
     if method != "marginals" or not isinstance(spec, TableSpec) or not sigma or not config.steps:
         return ()
+    if not getattr(config, "weight_label", 1):  # no column is counted within a class
+        return ()
     mu = math.sqrt(config.steps) / sigma
     columns, classes = len(spec.columns) - len(spec.derived), spec.classes
     noise = noise_of(columns, classes, records, mu)
@@ -72,6 +75,7 @@ def lines(method: str, config: MethodConfig, spec: Spec, records: int, budget: B
     helps.append(f"epsilon {at_most(larger, 2)}")
     rows = "the rows" if classes == 1 else f"the {records / classes:,.0f} rows of a mean class"
     much = "noise exceeds signal: " if noise > 1 else ""
-    return (f"forecast: {much}the counts of {columns:,} columns get noise of {noise:.2g} times "
-            f"{rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} ({KNOWN[1]})",
+    return (f"forecast: {much}the counts of {columns:,} columns get noise of at least {noise:.2g} "
+            f"times {rows}. The most in our benchmark is {ROUNDED:g} times, {KNOWN[0]} "
+            f"({KNOWN[1]})",
             f"forecast: {', or '.join(helps)} would bring it to {ROUNDED:g} times")

@@ -334,7 +334,7 @@ def promise_line(request: Resolved, mechanism: Mechanism, dataset: Dataset) -> s
                 + f"; the noise is that of {numbers}" * math.isfinite(budget.epsilon))
     but = ", except for what is not covered" * (stamp.kind == "not covered")
     return (f"promise: {numbers} for {whom}{but}: whatever the release shows would be at most "
-            f"{documents.factor(budget.epsilon)} times as likely if {one} "
+            f"{documents.factor(budget.epsilon)} times as likely (plus delta) if {one} "
             f"{documents.INSTEAD[mechanism.relation]} ({mechanism.relation})")
 
 

@@ -522,7 +522,7 @@ def _dates(question: Question, answer: Answer, present: float, special: list[str
     ends = _ends(noisy, answer.sigma, present, (*SCALES, 32, 64)) or (FIRST_YEAR, LAST_YEAR - 1)
     grow = math.ceil(min(MOST_MARGIN, MARGIN + TAILS * answer.sigma / present)
                      * (ends[1] - ends[0] + 1)) if ends[1] - ends[0] > FEWEST_YEARS else 0
-    usual = FIRST_YEAR <= ends[0] and ends[1] < LAST_YEAR
+    usual = ends[0] >= FIRST_YEAR and ends[1] < LAST_YEAR
     first, last = max(ends[0] - grow * usual, 0), min(ends[1] + grow * usual, noisy.size - 1)
     if "%y" in str(reading.entries.get("format", "")):
         first, last = (min(max(end, SHORT_YEARS[0]), SHORT_YEARS[1]) for end in (first, last))

@@ -124,8 +124,8 @@ def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeyp
     assert said[1:3] == [
         "method: dpmerf; preset table-few, a general one for tables",
         "promise: epsilon 1 at delta 1e-05 for each record, its label included: whatever the "
-        "release shows would be at most 2.72 times as likely if one record had been different "
-        "(replace-one)"]
+        "release shows would be at most 2.72 times as likely (plus delta) if one record had been "
+        "different (replace-one)"]
     assert len(said) <= 12 and not any("units" in line or "memory" in line for line in said)
     assert sum("all classes in equal shares" in line for line in said) == 1
     assert sum(line.startswith("spent: epsilon ") for line in said) == 1

@@ -61,9 +61,9 @@ FILES = {
     "an empty class": (TEXT.replace(FIRST, "0,0,S,"), "line 2, column kind: an empty cell"),
     "text for a number": (TEXT.replace(FIRST, "zero,0,S,b"), "line 2, column n: 'zero' is no"),
     "no whole number": (TEXT.replace(FIRST, "0.5,0,S,b"), "line 2, column n: 0.5 is not a whole"),
-    "an unknown category": (TEXT.replace(FIRST, "0,0,XL,b"), "line 2, column size: 'XL' is no "
+    "an unknown category": (TEXT.replace(FIRST, "0,0,XL,b"), "line 2, column size: 'XL' is not a "
                             "declared category"),
-    "an unknown class": (TEXT.replace(FIRST, "0,0,S,c"), "line 2, column kind: 'c' is no declared"),
+    "an unknown class": (TEXT.replace(FIRST, "0,0,S,c"), "column kind: 'c' is not a declared"),
     "a short line": (TEXT.replace(FIRST, "0,0,S"), "line 2: 3 cells, expected 4"),
     "a missing column": (TEXT.replace("size", "sise"), "'size' is missing, did you mean 'sise'"),
     "an extra column": (column(TEXT, ["id", *range(N)]),
@@ -105,7 +105,7 @@ def test_a_file_in_another_encoding(place):
     ("min: 0, max: 9", "min: 0", "column n: max is missing"),
     ("min: 0, max: 9", "min: private, max: private", "column n: min is still `private`"),
     ("integer", "whole", "column n: unknown kind 'whole'"),
-    (SCHEMA, "label: [", ", line [12]: .*mend the YAML")])
+    (SCHEMA, "label: [", ", line [12]: .*correct the YAML")])
 def test_a_bad_schema_is_one_clear_line(place, old, new, message):
     assert SCHEMA.count(old) == 1
     (place / "shop.yaml").write_text(SCHEMA.replace(old, new))

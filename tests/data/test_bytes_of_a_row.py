@@ -171,7 +171,7 @@ def test_signs_of_a_file_are_refused_in_their_row_or_change_it_alone(read, encod
 
 
 @pytest.mark.parametrize(("row", "match"), [
-    ('a3,"b3,c3', "line 4: a quote is not closed on its line; mend the quotes, or declare file: "
+    ('a3,"b3,c3', "line 4: a quote is not closed on its line; correct the quotes, or declare file: "
      r"\{multiline: true\} in the schema"), ('a3,b3,"', "line 4: a quote is not closed"),
     ("a3,b\r3,c3", "line 4: a carriage return within the line"),
     ("a3,b3", "line 4: 2 cells, expected 3"), ("a3,b\n3,c3", "line 4: 2 cells, expected 3"),
@@ -210,7 +210,7 @@ def test_cells_over_several_lines_are_declared_and_not_covered(tmp_path):
     (entry,) = data.uncovered
     assert "how many there are, is read from the quotes of single records" in entry.what
     path.write_text('x,y\n"a\n')
-    with pytest.raises(UserError, match="line 2: unexpected end of data; mend the quotes"):
+    with pytest.raises(UserError, match="line 2: unexpected end of data; correct the quotes"):
         load(f"csv:{path}", schema=str(form))
 
 

@@ -111,7 +111,7 @@ def test_whatever_a_method_draws_can_be_written_and_read(declared, tmp_path, nam
     ("day", "", "an empty cell, but the column is not nullable"),
     ("stamp", "2024-02-29", "is not a datetime of the form %Y-%m-%d %H:%M:%S"),
     ("noon", "13:00 PM", "is not a time of the form"), ("took", "1:60:00", "is not a duration"),
-    ("took", "9" * 40 + ":00:00", "is no duration of the form H:MM:SS"),
+    ("took", "9" * 40 + ":00:00", "is not a duration of the form H:MM:SS"),
     ("price", "1.234,50", "is not a number of the form EUR 1.234,50"),
     ("price", "EUR 1.23,50", "is not a number"), ("price", "EUR 1_0", "is not a number"),
     ("price", "-EUR -5", "is not a number"), ("price", "EUR ", "is not a number"),

@@ -108,7 +108,7 @@ def test_a_draft_of_cells_over_several_lines_says_so(tmp_path, monkeypatch):
     (TEXT.replace("\u00e9", "e").encode("utf-16-le"), "", r"\{encoding: utf-16-le\}"),
     (TEXT.encode(), "", r"one cell with semicolons; .*declare file: \{separator: semicolon\}"),
     (TEXT.encode(), "file: {separator: tab}", "one cell with semicolons; separate .* by tabs"),
-    (TEXT.encode(), "file: {separator: semicolon, encoding: ascii}", "0xc3 is no ascii"),
+    (TEXT.encode(), "file: {separator: semicolon, encoding: ascii}", "0xc3 is not ascii"),
     (TEXT.encode("utf-8"), "file: {separator: semicolon, encoding: utf-16}", "no utf-16"),
     (TEXT.encode(), "file: {separator: ':'}", "separator is ':'; known: comma, semicolon"),
     (TEXT.encode(), "file: {encoding: klingon}", "encoding 'klingon' is not known"),

@@ -73,7 +73,7 @@ def test_a_text_among_numbers_is_told_with_its_line(tmp_path, monkeypatch, capsy
 
 @pytest.mark.parametrize(("text", "match"), [
     ("a,y\n", "a.csv: no rows"), (f"{'n' * 501},y\n1,b\n", "column 1 has a name of 501 letters"),
-    ('a,y\n1,b\n2,"c\n3,d\n4,e\n', "line 3: .*mend the quotes")])
+    ('a,y\n1,b\n2,"c\n3,d\n4,e\n', "line 3: .*correct the quotes")])
 def test_what_no_draft_is_made_of_is_one_line_with_the_mend(tmp_path, monkeypatch, text, match):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(text)

@@ -34,6 +34,7 @@ LOOKS = {  # cells, the kind, and a word of the reason
     "note": ([f"pain in the {word(i)} since day {i}" for i in range(N)], "left_out", "free text")}
 ORDINARY = {"city": (["New York", "San Juan", "Rio Branco"] * N)[:N],
             "answer": (["I do not agree at all", "I agree with most of it"] * N)[:N],
+            "season": [f"{2000 + i % 12}-{2001 + i % 12}" for i in range(N)],
             "year": [str(1990 + i % 30) for i in range(N)],
             "days": [f"2020-01-{1 + i % 28:02d}" for i in range(N)]}
 

@@ -147,4 +147,4 @@ def test_wrong_layouts(tmp_path, flat, official):
     refused("places365_val.txt is missing", load, f"places365:{official}")
     (official / "categories_places365.txt").unlink()
     (flat / "val" / "moon").mkdir()
-    refused("moon is no class; known: alley, ", load, f"places365:{flat}")
+    refused("moon is not a class; known: alley, ", load, f"places365:{flat}")

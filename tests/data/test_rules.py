@@ -46,7 +46,7 @@ def drawn(spec, n=3000, seed=0):
 
 
 def test_functions_are_computed_in_the_declared_zone():
-    """By hand, with `datetime`: 100 % of the rows."""
+    """Compared with `datetime` in 100 % of the rows."""
     spec = parsed("discharge >= admission", *FUNCTIONS)
     assert spec.derived == ("admission", "age", "discharge") and spec.gaps == ()
     codes, y, at = drawn(spec)
@@ -116,7 +116,7 @@ def test_conditions_on_both_sides_and_values_that_hold_the_word_and():
 
 
 def test_combinations_of_a_file(tmp_path):
-    """With a header or without one; a cell with a comma stands in double quotes."""
+    """A header may stand above them; a cell with a comma stands in double quotes."""
     lines = 'DE,Bonn\nDE,Jena\nFR,"Lyon, Est"\nFR,rock and roll\n'
     for text in (lines, f"country,city\n{lines}"):
         (tmp_path / "cities.csv").write_text(text)
@@ -162,7 +162,7 @@ def test_lines_that_cannot_stand_together_are_refused(lines, match):
 
 
 def test_differences_that_would_compute_each_other_stay_as_they_are():
-    """Of `n = a - b` and `m = b - a` one computes a moment at most: the other one is checked."""
+    """One of `n = a - b` and `m = b - a` computes a moment; the other one is checked."""
     columns = dict.fromkeys("ab", COLUMNS["discharge"]) | {
         name: {"kind": "integer", "min": "-9", "max": "9"} for name in "nm"} | {
         "y": {"kind": "boolean"}}

@@ -103,8 +103,8 @@ bought:
     ("label: Class", "label: Class\nbought: 3", "bought is not a list of purchases"),
     ("label: Class", "label: Class\nbought: [{records: [1]}]", "bought is not a list of purchases"),
     ("label: Class", "label: Class\nbought: [{epsilon: 1}]", "'' names no entry"),
-    ("label: Class", "label: Class: x", r"s.yaml, line 1: .*mend the YAML"),
-    ("label: Class", "label: \x00", "mend the YAML"),
+    ("label: Class", "label: Class: x", r"s.yaml, line 1: .*correct the YAML"),
+    ("label: Class", "label: \x00", "correct the YAML"),
     ("age: {", "? [age]\n  : {", "line 3: found unhashable key"),
 ])
 def test_errors_are_one_line_that_names_the_column(tmp_path, old, new, match):

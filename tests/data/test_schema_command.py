@@ -136,7 +136,8 @@ def test_an_existing_file_is_kept(run, tmp_path):
     (tmp_path / "s.yaml").write_text("mine")
     refused("--out s.yaml exists; give a new file", run, "--label", "Class", "--out", "s.yaml")
     assert (tmp_path / "s.yaml").read_text() == "mine"
-    refused("there is no folder nowhere; create it first", run, "--label", "Class", "--out", "nowhere/s.yaml")
+    refused("there is no folder nowhere; create it first", run, "--label", "Class", "--out",
+            "nowhere/s.yaml")
 
 
 def test_private_entries_are_bought(run, fake, tmp_path):

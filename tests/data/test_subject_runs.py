@@ -92,7 +92,7 @@ def test_an_evaluation_reads_the_table_as_the_run_did_and_judges_people(place, t
     found = read_json(run / "evaluation/metrics.json")
     assert found["membership"]["n_members"] == 6  # of 12 people who are held out, half are judged
     assert found["membership"]["allowed"] and WHOM in said.getvalue()
-    assert WHOM in (run / "evaluation/report.html").read_text().replace("&#39;", "'")
+    assert "at most 3 rows of one who were used" in (run / "evaluation/report.html").read_text()
 
 
 @pytest.mark.slow

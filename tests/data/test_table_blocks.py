@@ -86,7 +86,7 @@ def test_the_partition_of_records_stays_what_it_was():
 @pytest.mark.parametrize(("old", "new", "match"), [
     ("18.5,M", "x,M", "line 3, column pay: 'x' is not a finite number"),
     ("\n18.5,M", "\n\n18.5,M,", "line 4: 7 cells, expected 6"),
-    ("\n18.5,M", '\n"18.5,M', "mend the quotes"),
+    ("\n18.5,M", '\n"18.5,M', "correct the quotes"),
     ("\n18.5,M", "\n18.5,M\n\n\n18.5,M", "line 3: 2 cells, expected 6")])
 def test_errors_of_later_blocks_name_the_line_and_the_column(read, old, new, match):
     assert text(30).count(old) == 1

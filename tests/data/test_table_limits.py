@@ -162,11 +162,11 @@ def test_a_billion_laughs_are_one_line(place):
 @pytest.mark.parametrize("head", ["", "label: "])
 def test_deep_nesting_is_one_line(place, head, text):
     (place / "s.yaml").write_text(head + text)
-    refused("levels of nesting|mend the YAML", schema.read, "s.yaml")
+    refused("levels of nesting|correct the YAML", schema.read, "s.yaml")
 
 
 @pytest.mark.parametrize(("text", "match"), [
-    ('label: "\\ud800"', "mend the YAML"), ("label: a\n---\nlabel: b", "a second document"),
+    ('label: "\\ud800"', "correct the YAML"), ("label: a\n---\nlabel: b", "a second document"),
     ("label: !!python/object/apply:os.system [x]", "a schema has"), ("{a: b}: c", "unhashable")])
 def test_other_yaml(place, text, match):
     (place / "s.yaml").write_text(text)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_two_tables_are_evaluated_from_python_and_by_the_command(damaged, tmp_pa
     assert "verdict: " in printed and "related pairs of columns keep less than half" in printed
     assert "types of columns are read from the real rows" in printed
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "nothing is known of a privacy guarantee" in page and "The ledger" not in page
+    assert "no privacy guarantee is known" in page and "The ledger" not in page
     assert page.index("The correlation of") < page.index("Columns: synthetic and held-out")
     assert "losses" in json.loads((tmp_path / "out" / "metrics.json").read_text())
     from dpgen_jax import compare
@@ -215,3 +216,58 @@ def test_columns_that_give_rows_away_are_named():
     found = assessment.read({"fidelity": {
         "detection_auroc": {"mean": 0.98, "floor": 0.5}, "detection": mixed}})
     assert f"by how {mixed['columns'][0]}" in assessment.sentence(found)
+
+
+BOUNDED = TableSpec((Column("pay", "continuous", 0, 50, decimals=0),
+                     Column("town", "categorical", categories=("a", "other"))),
+                    Column("ill", "categorical", categories=("no", "yes")), 2)
+
+
+def bounded(n, seed):
+    """Pay beyond the bound of the schema, and towns that it does not have."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.normal(40, 15, n).clip(0, 50).round(), rng.random(n) < 0.6], 1)
+    return transform.encode(BOUNDED, codes), (rng.random(n) < 0.02).astype(int)
+
+
+def test_what_a_schema_cuts_off_and_a_rare_class_are_named():
+    release = SimpleNamespace(privacy={"data_notes": [
+        "bought under differential privacy from 900 records: categories of town"]})
+
+    def found(release, often=0.02):
+        def draw(n, seed):
+            x, y = bounded(n, 5)
+            return x, (np.random.default_rng(1).random(n) < often).astype(int)
+
+        part = losses.losses(Real(BOUNDED, bounded(900, 0), bounded(900, 1)), Synthetic(
+            draw, release), Setting("fast", "", 900, 1))
+        return {(one["kind"], *one["columns"]): one["text"] for one in part.facts["losses"]}
+
+    declared = SimpleNamespace(privacy={})
+    assert found(None) == {} and {*found(declared)} == {("clipped", "pay")}
+    assert "lie exactly on the bound 50 of the schema" in found(declared)["clipped", "pay"]
+    assert "count as `other`" in found(release)["clipped", "town"]
+    assert "ill = yes makes up 5.9 %" in found(None, 0.065)["classes", "ill"]
+
+
+STAYS = TableSpec((Column("admitted", "integer", 18_000, 20_000, written="date", format="%Y-%m-%d"),
+                   Column("left", "integer", 18_000, 20_100, written="date", format="%Y-%m-%d"),
+                   Column("cost", "integer", 0, 10_000)),
+                  Column("ill", "categorical", categories=("no", "yes")), 3)
+
+
+def stays(n, seed, broken=False):
+    """Stays whose cost follows from their length, or, where it is broken, from nothing."""
+    rng = np.random.default_rng(seed)
+    start, length = rng.integers(18_000, 20_000, n), rng.integers(0, 60, n)
+    cost = 100 * (rng.permutation(length) if broken else length) + rng.integers(0, 500, n)
+    return transform.encode(STAYS, np.stack([start, start + length, cost], 1).astype(float)), (
+        rng.random(n) < 0.3).astype(int)
+
+
+def test_the_span_of_two_dates_is_related_to_the_other_columns():
+    part = losses.losses(Real(STAYS, stays(400, 0), stays(400, 1)), Synthetic(
+        lambda n, seed: stays(n, 2, True)), Setting("fast", "", 400, 1))
+    (lost,) = part.facts["losses"]
+    assert lost["columns"] == ["cost", "left - admitted"] and lost["real"] > 0.9 > 0.2 > abs(
+        lost["synthetic"])

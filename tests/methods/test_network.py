@@ -70,7 +70,7 @@ def test_what_a_mixture_rules_out_is_refused():
     model["within"][0, :, 1] = 0
     with pytest.raises(UserError, match="makes no record with c0 as given; loosen"):
         table_models.conditional_products(grid(), model, {"c0": Wanted((1.0,))})
-    with pytest.raises(UserError, match="'c9' is no column"):
+    with pytest.raises(UserError, match="'c9' is not a column"):
         table_models.conditional_products(grid(), model, {"c9": Wanted((1.0,))})
 
 

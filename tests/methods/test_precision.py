@@ -92,7 +92,7 @@ def test_a_run_goes_on_in_the_precision_in_which_it_began(tmp_path, written, sta
 def test_a_runtime_that_is_no_object_is_damage(tmp_path, written):
     (tmp_path / "config.json").write_text(json.dumps({"runtime": written}))
     request = runs.request(tmp_path, resume=True)
-    with pytest.raises(UserError, match="config.json is damaged: its runtime is no object"):
+    with pytest.raises(UserError, match="config.json is damaged: its runtime is not an object"):
         planning.declare(request, runs.dataset(), lambda line: None)
 
 

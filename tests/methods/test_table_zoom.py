@@ -40,7 +40,7 @@ def counted(grid, x):
 
 
 def test_most_cells_lie_where_records_are():
-    """Of 64 cells of equal widths about seven hold all records; of the new ones many more do."""
+    """About seven of 64 cells of equal widths hold all records, and many more of the new ones."""
     grid, (codes, _) = Grid(SPEC, CELLS), rows(5000)
     x = transform.encode(SPEC, codes).astype(np.float32)
     assert table_zoom.follows(grid).tolist() == [True, True, False, False]
@@ -132,7 +132,7 @@ def errors(spec, sigma, seed, follows=True):
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1.1, 8.0])  # about epsilon 10 and 1
 def test_bounds_that_are_ten_times_too_wide_cost_little(sigma):
-    """With the same noise, over three draws; as they were, cells of equal widths cost much."""
+    """The noise is the same, over three draws; cells of equal widths cost much."""
     tight, wide, fixed = (np.mean([errors(spec, sigma, seed, follows) for seed in range(3)])
                           for spec, follows in ((TIGHT, True), (SPEC, True), (SPEC, False)))
     assert wide < 1.1 * tight + 0.02

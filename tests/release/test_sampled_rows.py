@@ -102,7 +102,8 @@ def test_a_condition_on_an_identifier_says_what_it_is(where):
     (["age>60", "age<61"], "no record can meet age>60 and age<61"),
     (["pay>1", "pay=null"], "no record can meet pay>1 and pay=null"),
     (["mark>mid", "mark!=high"], "mark is one of low, mid, high"),
-    ("sex=x", "'x' is not a value of column sex.*known: f, m"), ("sex>=f", "column sex have no order"),
+    ("sex=x", "'x' is not a value of column sex.*known: f, m"),
+    ("sex>=f", "column sex have no order"),
     ("sex=null", "sex is not nullable"), ("ill=maybe", "'maybe' is not a value of column ill"),
     (["ill=no", "ill=yes"], "no record can meet ill=no and ill=yes"), (3, "where is a int"),
     ({"age": []}, "no record can meet age=")])

@@ -178,3 +178,12 @@ def test_what_a_schema_declares_goes_before_the_types(bought):  # noqa: F811
     x, _, boolean, category = data.spec.columns
     assert x.high == 5 and category.categories == ("low", "x")
     assert boolean.dtype == ""  # pandas infers the type of objects from the rows
+
+
+def test_an_identifier_that_is_bought_takes_no_type(bought, tmp_path):  # noqa: F811
+    accounts = pd.array([f"{number:018d}" for number in RNG.integers(1, 10**17, N)], "string")
+    made = pd.DataFrame({"x": RNG.random(N), "account": accounts, "late": Y})
+    _, data = bought(made, types_declared=True)
+    entries = schema.document(str(tmp_path / "run/schema.yaml"))["columns"]["account"]
+    assert entries == {"kind": "identifier", "pattern": "#" * 18}
+    assert [one.name for one in data.spec.identifiers] == ["account"]

@@ -65,12 +65,15 @@ def test_all_forms_of_the_same_cells_give_the_same(bought, tmp_path, form):  # n
         documents[i].pop("file", None)
         charges.append(without_ids([line["events"] for line in books.read(
             tmp_path / f"run{i}/ledger.jsonl") if "events" in line]))
-    if form == "decimal comma":
+    pays = slice(0)
+    if form == "decimal comma":  # a kind of its own, of which the noise is another
         assert documents[1]["columns"]["pay"].pop("decimal_mark") == ","
-    documents[1]["columns"]["pay"]["odd"] = documents[0]["columns"]["pay"]["odd"]  # of its mark
+        documents[1]["columns"]["pay"] |= {
+            key: documents[0]["columns"]["pay"][key] for key in ("min", "max", "odd")}
+        pays = slice(*first.spec.blocks[2])  # behind the age and its flag
     assert documents[0] == documents[1] and charges[0] == charges[1] != []
     assert documents[0]["columns"]["seen"]["zone"] in ("+01:00", "+02:00")
-    np.testing.assert_array_equal(first.x_train, second.x_train)
+    np.testing.assert_array_equal(*(np.delete(one.x_train, pays, 1) for one in (first, second)))
     np.testing.assert_array_equal(first.y_train, second.y_train)
 
 
@@ -112,13 +115,15 @@ CHANGES = {"age": ["x", ""], "pay": ["1e9"], "city": ["Rome"],
 
 
 @pytest.mark.parametrize("form", ["comma", "Parquet", "frame"])
-def test_one_changed_cell_moves_nothing_public(bought, form):  # noqa: F811
+def test_one_changed_cell_moves_nothing_public(bought, tmp_path, form):  # noqa: F811
+    """Once the schema is bought, whose noisy counts are the only way to it."""
     before = read(bought, form, texts(), "run")
+    schema_file = str(tmp_path / "run/schema.yaml")
     cases = [(name, cell) for name, cells in CHANGES.items() for cell in cells]
     for i, (name, cell) in enumerate(cases):
         changed = texts()
         changed.loc[5, name] = cell
-        after = read(bought, form, changed, f"run{i}")
+        after = read(bought, form, changed, f"run{i}", schema=schema_file, label=None)
         assert after.spec == before.spec and after.notes == before.notes, (name, cell)
         apart = (after.x_train != before.x_train).any(1) | (after.y_train != before.y_train)
         assert set(np.flatnonzero(apart)) <= {5}, (name, cell)

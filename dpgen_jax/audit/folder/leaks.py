@@ -134,7 +134,9 @@ def kept_private(folder: Folder, findings: Findings) -> None:
         return
     if WINDOWS:
         findings.unchecked("only their owner can read private/ and the ledger", "on Windows the "
-                           "folder in which the run lies decides who may read it")
+                           "parent folder of "
+                           "the run decides "
+                           "who may read it")
         return
     # Files of an unfinished checkpoint, which others cannot enter, get their modes at the end.
     there = [Path(at, name) for at, folders, files in os.walk(private)

@@ -141,7 +141,7 @@ def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
                                   f"the bound says {limit}")
         if not np.array_equal(np.delete(first[0].index, sorted(owners), 0),
                               np.delete(other[0].index, sorted(owners), 0)):
-            wrong = wrong or "records of other units were dealt anew"
+            wrong = wrong or "records of other units were dealt again"
     findings.found("one record moves only its own unit, within the bound", not wrong, wrong or (
         f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
         f"differed, by at most {most} of {limit} (squared); nothing else receives records"))
@@ -163,7 +163,6 @@ def neighbour(dataset: Dataset, record: int) -> Dataset:
 
 def _dealt(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
            ) -> tuple[Partition, Private[Records]]:
-    """The records of each unit, dealt as in the run."""
     partition = planning.dealt(method, config, dataset, key)
     sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
     return partition, sealing.deal(sealed, partition)

@@ -125,6 +125,8 @@ def check_partial(name: str, entries: Mapping[str, Any]) -> None:
 def with_partial(name: str, bought: Json, entries: Mapping[str, Any]) -> Json:
     """Returns the bought entries of a column, with the declared ones that it can have."""
     made, zone = dict(bought), entries.get("zone", "")
+    if made["kind"] not in KINDS:  # whose cells are never read
+        return made
     if zone and made["kind"] == "datetime":
         made |= {"zone": zone, "format": re.sub("Z$", transform.ZONE, made["format"])}
     made.pop("dtype", None)

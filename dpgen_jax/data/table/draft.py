@@ -234,8 +234,8 @@ EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")
 PHONE = re.compile(r"(?=.*[ ()/+-])(?:[ ()/+-]*\d){7,15}")
 PERSON = re.compile(r"[^\W\d_a-z][\w'.-]*(,? [^\W\d_a-z][^\W\d]*[.'\w-]*){1,3}")
 FEWEST_TEXTS, WORDS = 20, 4
-"""The fewest different texts that look like names or free text, and the mean words of the latter.
-"""
+"""The different texts that phone numbers, names and free text exceed, and the mean words of the
+latter."""
 MOSTLY = 0.95
 """The share of a column's texts that decides its look."""
 
@@ -247,12 +247,12 @@ def _look(unique: list[str], cells: int) -> Entries | None:
 
     if share(EMAIL) >= MOSTLY:
         return _unread("e-mail addresses")
+    if len(unique) <= FEWEST_TEXTS or 2 * len(unique) <= cells:
+        return None
     if share(PHONE) >= MOSTLY:
         pattern = _pattern(unique)
         return {"kind": IDENTIFIER, "pattern": pattern} if "#" in pattern else _unread(
             "phone numbers", "{kind: identifier, pattern: \"### ### ####\"}")
-    if len(unique) <= FEWEST_TEXTS or 2 * len(unique) <= cells:
-        return None
     if share(PERSON) >= MOSTLY:
         return _unread("names", "{kind: text, placeholder: \"(name)\"}")
     if sum(len(text.split()) for text in unique) >= WORDS * len(unique):

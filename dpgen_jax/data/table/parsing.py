@@ -378,7 +378,7 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
                 yield reader.line_num, row
                 begins = reader.line_num + 1
         except files.Error as error:
-            what = f"{error}; mend the quotes"
+            what = f"{error}; correct the quotes"
             if str(error).startswith("new-line"):
                 what = ("a carriage return within the line; remove it, put quotes around its cell, "
                         "or save the file with line ends that other programs read (LF or CRLF)")
@@ -387,8 +387,8 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
 
 def _open(path: Path, line: int) -> UserError:
     """Returns the error of a quote that is not closed on its line, where it may not span lines."""
-    return UserError(f"{path}, line {line}: a quote is not closed on its line; mend the quotes, or "
-                     f"declare file: {{multiline: true}} in the schema (for a draft: "
+    return UserError(f"{path}, line {line}: a quote is not closed on its line; correct the quotes, "
+                     "or declare file: {multiline: true} in the schema (for a draft: "
                      f"{option('multiline')}) if cells hold line ends")
 
 
@@ -418,8 +418,8 @@ def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
         if not line:
             return
         if len(line) >= longest and not line.endswith(end):
-            raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; mend the line, "
-                            f"or raise {option('max_gb')}")
+            raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; correct the "
+                            f"line, or raise {option('max_gb')}")
         try:
             text = line.decode(encoding, dialect.errors)
             if number == 1:
@@ -451,8 +451,8 @@ def _cells(path: Path, header: Sequence[str], block: list[Numbered],
            dialect: Dialect) -> Cells:
     for line, row in block:
         if len(row) != len(header):
-            raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "
-                            f"the line, or put quotes around a cell that holds a "
+            raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; "
+                            "correct the line, or put quotes around a cell that holds a "
                             f"{dialect.separator}")
     columns: Iterable[Sequence[str]] = (
         zip(*(row for _, row in block), strict=True) if block else [[] for _ in header])

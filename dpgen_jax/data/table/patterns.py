@@ -96,7 +96,7 @@ def _members(pattern: str, names: Sequence[str]) -> list[str]:
     first, last = int(span["first"]), int(span["last"])
     if last < first or last - first >= len(names):
         raise UserError(f"columns: {pattern} is {max(0, last - first + 1):,} columns, and the "
-                        f"table has {len(names):,}: {listed(names)}; mend the range")
+                        f"table has {len(names):,}: {listed(names)}; correct the range")
     width, known = len(span["first"]), set(names)
     matched = [f"{span['start']}{number:0{width}}{span['end']}"
                for number in range(first, last + 1)]

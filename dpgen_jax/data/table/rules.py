@@ -507,7 +507,8 @@ def _function(name: str, named: list[Field]) -> Function:
         raise UserError("both moments must be dates, or both datetimes")
     counts = column.written == "plain" and not column.categories and target.step
     if name != "date" and not (counts or (name == "difference" and column.written == "duration")):
-        raise UserError(f"{column.name} is not a number with declared decimals, which can be computed")
+        raise UserError(f"{column.name} is not a number with declared decimals, which can be "
+                        "computed")
     if any(source.column.nullable for source in sources) and not column.nullable:
         raise UserError(f"{column.name} is null where its columns are; declare it nullable: true")
     return Function(name, target, tuple(sources))

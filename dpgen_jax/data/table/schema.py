@@ -65,7 +65,7 @@ def yaml_document(path: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "no text of YAML"
-        raise UserError(f"{path}{line}: {problem}; mend the YAML") from error
+        raise UserError(f"{path}{line}: {problem}; correct the YAML") from error
 
 
 def _built(events: Iterable[yaml.Event]) -> Any:
@@ -279,8 +279,8 @@ def dialect_fault(line: bytes, number: int, dialect: Dialect, error: UnicodeErro
     mend = "save the file as UTF-8" if other == dialect.encoding else (
         f"save it as UTF-8, or declare file: {{encoding: {other}}} in a schema")
     if is_wide:
-        return (f"line {number}: no {dialect.encoding}: a byte is missing there or too many, or "
-                f"the file is of another encoding; mend the line, or {mend}")
+        return (f"line {number}: no {dialect.encoding}: a byte there is missing or superfluous, or "
+                f"the file has another encoding; correct the line, or {mend}")
     if not isinstance(error, UnicodeDecodeError):
         return f"line {number}: no {dialect.encoding}; {mend}"
     cell = line[:error.start].count(SEPARATORS[dialect.separator].encode()) + 1

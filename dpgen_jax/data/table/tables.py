@@ -252,4 +252,4 @@ def _adult_part(folder: Path, name: str, names: list[str]) -> Cells:
             cells = parsing.read_csv(path, names, remark="|")
             label = [text.removesuffix(".") for text in cells.columns[names[-1]]]
             return dataclasses.replace(cells, columns={**cells.columns, names[-1]: label})
-    raise UserError(f"{folder / name}[.gz] is missing; put it there or mend the folder")
+    raise UserError(f"{folder / name}[.gz] is missing; put it there or correct the folder")

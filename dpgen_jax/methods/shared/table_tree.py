@@ -314,8 +314,8 @@ def given(model: Model, share: np.ndarray, upward: np.ndarray, wanted: Mapping[s
     """
     probability = float(share @ upward / max(model["share"].sum(), 1e-300))
     if not probability > 0:
-        raise UserError(f"the generator makes no record with {' and '.join(map(str, wanted))} ; "
-                        "loosen the condition")
+        raise UserError(f"the generator makes no record with {' and '.join(map(str, wanted))} as "
+                        "given; loosen the condition")
     return model | {"share": (share * upward / (share @ upward)).astype(np.float32)}, probability
 
 
@@ -673,9 +673,10 @@ class Fit:
             cells = jnp.where(table_zoom.follows(plan.grid)[:, None] & (public.width > 0),
                               public.width * plan.grid.most, cells)
             inside = WITHIN * self.binned(public.fine * (cells < 0.99), public.bin_of, plan.bins)
-        cells = self.binned(cells, public.bin_of, plan.bins)
+        cells = jnp.maximum(self.binned(cells, public.bin_of, plan.bins), 1)
+        inside = inside / cells  # only the cells at the ends of a bin are counted in part
         unit = plan.first_noise / plan.records
-        return (1 / (jnp.maximum(cells, 1) * unit**2 + inside**2 + FLOOR**2),
+        return (1 / (cells * unit**2 + inside**2 + FLOOR**2),
                 1 / (jnp.sum(noise**2, 1, keepdims=True) + FLOOR**2))
 
     def _spread(self, public: Public, noise: Array, share: Array) -> Array:

@@ -26,6 +26,8 @@ LEAST = 1e-9
 """The least density of a cell: a bin without any mass could not be drawn from."""
 CERTAIN = 3.0
 """Within how many standard deviations of nothing the mass of a bin may be noise."""
+CLEAR = 2.0
+"""Within how many standard deviations of nothing the mass of a bound may be noise."""
 FEW, WIDE = 0.25, 15.0
 """Below what part of an equal share, or how much wider than usual, such a bin is left empty."""
 
@@ -47,7 +49,18 @@ def thin(masses: Array, noise: Array, extent: Array, few: float = 0.0) -> Array:
         mass.sum(1, keepdims=True), 1e-12)
     wide = log_extent > usual + np.log(WIDE)
     below = masses < jnp.minimum(CERTAIN * noise, masses.max(1, keepdims=True))  # never all
-    return (extent > 0) & below & (wide | (masses < few))
+    return _noise_only(masses, noise, (extent > 0) & below & wide) | _noise_only(
+        masses, noise, (extent > 0) & below & (masses < few))
+
+
+def _noise_only(masses: Array, noise: Array, among: Array) -> Array:
+    """Returns these bins, [d, B], in columns where all of them together may be noise too.
+
+    A long tail lies in many bins, none of which stands out by itself.
+    """
+    together = jnp.where(among, masses, 0).sum(1, keepdims=True)
+    spread = jnp.sqrt(jnp.where(among, noise**2, 0).sum(1, keepdims=True))
+    return among & (together < CERTAIN * spread)
 
 
 def without_empty(grid: Grid, masses: Array, width: Array, noise: float) -> Array:
@@ -111,7 +124,7 @@ def cut(grid: Grid, masses: Array, noise: float) -> tuple[Array, Array, Array]:
     inner, ends = slice(1, 1 + grid.most), np.array([0, 1 + grid.most])
     bounds = masses[chosen[:, None], ends]
     masses = masses.at[chosen[:, None], ends].set(
-        jnp.where(bounds < CERTAIN * noise, 0, bounds))
+        jnp.where(bounds < CLEAR * noise, 0, bounds))
     steps = jnp.asarray(grid.whole_steps[chosen], jnp.float32)
     edges, inside = jax.vmap(_cut)(start[chosen, inner], width[chosen, inner],
                                    masses[chosen, inner], steps)
