@@ -90,7 +90,7 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     assert expected.items() <= privacy.items() and ("records" in privacy) == bool(split)
     assert privacy["guarantee"].startswith("none: " if "alpha" in split else "(epsilon, delta)")
     assert ("simulated clients" in said.splitlines()[-1]) == bool(split)
-    assert f"{CLIENTS}{' simulated' if split else ''} clients (" in said
+    assert (f"{CLIENTS} simulated clients" if split else f"{CLIENTS} clients;") in said
     assert "clients" in privacy["data_notes"][1]
     for _ in range(2):  # with its release, and as it is before there is one
         account = costs.of_run(tmp_path / "run")
@@ -124,7 +124,7 @@ def test_no_client_counts_are_published(tmp_path):
     (dataclasses.replace(sized(60), clients=None), {"clients": 61}, "every client needs at least"),
     (sized(20, 40), {"clients": 3}, "names 2 clients itself"),
     (sized(20, 40), {"alpha": 1.0}, "already names its clients"),
-    (sized(20, 0, 40), {}, "client 1 holds no records: leave it out")],
+    (sized(20, 0, 40), {}, "client 1 has no records: leave it out")],
     ids=["one named", "one", "unnamed", "too many", "other number", "alpha", "empty"])
 def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_path, data, split,
                                                                           text):
