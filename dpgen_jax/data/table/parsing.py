@@ -41,8 +41,8 @@ from dpgen_jax.data.table.schema import (
 )
 
 ODD = "cells that have no value of their column are read as its `odd`"
-CLIPPED = "values outside the declared bounds were clipped"
-OTHER = "texts outside the declared categories count as `other`"
+CLIPPED = "values outside the bounds of the schema were clipped"
+OTHER = "texts outside the categories of the schema count as `other`"
 BROKEN = "rows break the constraint"
 DECLARE_NULL = "declare nullable: true"
 LONGEST_NAME = 500
