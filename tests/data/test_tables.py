@@ -141,7 +141,8 @@ def test_undeclared_texts_count_as_other_where_the_schema_says_so(tmp_path):
     (tmp_path / "a.csv").write_text(TEXT.replace("?", "cooc").replace("cook", "chef"))
     data = load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
     assert decode(data.spec, data.x_train)[:, 2].tolist() == [2, 1, 2, 2]
-    assert any("2 texts outside the categories of the schema count as `other` (column job: 2)" in note
+    assert any("2 texts outside the categories of the schema count as `other` (column job: 2)"
+               in note
                for note in data.private_notes)
     (tmp_path / "a.csv").write_text(TEXT)
     with pytest.raises(UserError, match=r"line 4, column job: null \('\?'\)"):

@@ -40,7 +40,7 @@ from dpgen_jax.data.table.schema import (
     of_lines,
 )
 
-ODD = "cells that have no value of their column are read as its `odd`"
+ODD = "cells that do not fit their column are read as the value `odd` of the schema"
 CLIPPED = "values outside the bounds of the schema were clipped"
 OTHER = "texts outside the categories of the schema count as `other`"
 BROKEN = "rows break the constraint"
