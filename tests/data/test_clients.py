@@ -160,7 +160,7 @@ def test_a_fault_that_cannot_be():
     data = split(federation(), 9, None, 0)
     for share in (0.0, -0.1, 1.1, float("nan")):
         refused("give a number above 0 and up to 1", flipped, data, share, 0)
-    refused("share 0.05 of 9 clients is no client", flipped, data, 0.05, 0)
+    refused("share 0.05 of 9 clients means no client", flipped, data, 0.05, 0)
     refused("split it first", flipped, federation(), 0.5, 0)
     refused("rows is a table", flipped, split(ROWS, 3, None, 0), 0.5, 0)
 

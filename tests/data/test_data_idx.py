@@ -52,7 +52,7 @@ def test_found_under_dpgen_data(folder, monkeypatch):
 
 def test_missing_folder_says_where_it_looked(tmp_path, monkeypatch):
     monkeypatch.setenv("DPGEN_DATA", str(tmp_path / "elsewhere"))
-    refused("nowhere not found: looked at .*elsewhere.nowhere", load, "idx:nowhere")
+    refused("nowhere not found; looked at .*elsewhere.nowhere", load, "idx:nowhere")
 
 
 def test_missing_file(folder):
@@ -68,7 +68,7 @@ def test_half_a_test_part(folder):
 @pytest.mark.parametrize("content, match", [
     (encode(X)[:-7], "truncated by 7 bytes"),
     (encode(X) + b"abc", "too long by 3 bytes"),
-    (encode(X)[:9], "truncated: 9 bytes, the header alone"),
+    (encode(X)[:9], "truncated: 9 bytes, and its header needs 16"),
     (b"", "truncated: 0 bytes"),
     (encode(Y), "starts with bytes 00000801, an idx3 file with 00000803"),
     (b"PK\x03\x04" + bytes(100), "starts with bytes 504b0304"),

@@ -273,5 +273,5 @@ def test_noise_that_is_too_large_to_draw_is_refused_in_its_own_units():
 def test_a_table_is_refused():
     table = TableSpec((Column("age", "continuous", 0, 99),),
                       Column("class", "categorical", categories=("a", "b")), 0)
-    with pytest.raises(UserError, match="use gpate"):
+    with pytest.raises(UserError, match="use marginals"):
         gswgan.build(small_gswgan.gs(), table)

@@ -231,7 +231,7 @@ def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
     assert x.shape == (6, *SPEC.shape) and set(y) <= {0, 1, 2}
     config = read_json(tmp_path / "run" / "release" / "config.json")
     assert documents.by_hand(config) == (  # a line of the report
-        "each synthetic image is one of the 2 of its class that the generator holds",)
+        "each synthetic image is one of 2 images of its class in the generator",)
 
 
 @pytest.mark.parametrize(("method", "answer", "fields"), [
