@@ -134,11 +134,11 @@ def test_a_run_that_is_done_says_that_nothing_is_charged_again(loans, capsys):
 
 
 def test_a_schema_states_what_its_declared_part_had_cost_too(loans):
-    row = {"entry": "age.bounds", "kind": "epsilon-delta", "mechanism": "bounds", "epsilon": "3",
+    row = {"entry": "age.bounds", "kind": "epsilon-delta", "mechanism": "bounds", "epsilon": "2.4",
            "delta": "0", "count": "1"}
     chosen("--label=late", "--out=run")
     part = part_of(loans / "draft.yaml", "home", read_from_data=[], bought=[row])
     chosen(f"--schema={part}", "--label=late", "--out=both")
     texts = [(loans / run / "schema.yaml").read_text() for run in ("run", "both")]
     alone, both = (float(text.split("for epsilon ")[1].split()[0]) for text in texts)
-    assert alone < 3 < both
+    assert alone < 2.4 < both

@@ -152,7 +152,7 @@ def test_a_disk_that_writes_a_part_and_one_that_is_full(place, monkeypatch):
     np.testing.assert_array_equal(read().x_train, expected)
     monkeypatch.setattr(Slow, "limit", 2000)
     refused("cache folder .*cache cannot be written .No space left on "
-            "device.; make room, or set DPGEN_CACHE", read)
+            "device.; free some space, or set DPGEN_CACHE", read)
     monkeypatch.undo()
     monkeypatch.setenv("DPGEN_CACHE", str(place / "t.csv"))
     refused("cannot be written", cache.nameless)

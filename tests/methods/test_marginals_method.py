@@ -263,7 +263,7 @@ def test_what_cannot_be_is_refused_before_anything_is_spent():
         marginals.mechanism(CONFIG, ImageSpec(2, 2, 1, 2))
     many = TableSpec(tuple(Column(f"c{i}", "continuous", 0, 1) for i in range(3000)),
                      Column("y", "categorical", categories=tuple(map(str, range(1000)))), 3000)
-    with pytest.raises(UserError, match="3,000 columns beside 1,000 classes take 6,000,000 cells"):
+    with pytest.raises(UserError, match="3,000 columns and 1,000 classes take 6,000,000 cells"):
         marginals.mechanism(CONFIG, many)
     for fields in ({"bins": 1}, {"groups": 1}):
         with pytest.raises(UserError):
