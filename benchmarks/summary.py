@@ -138,9 +138,9 @@ def cost_table() -> str:
         *images, ("`marginals`, a training on Adult", duration(table_seconds("adult")), "", ""),
         ("a step of DataLens, 4,000 published teachers",
          duration(step["seconds_per_step"]["median"]), f"{on_gpu['datalens-mnist']:.2f} s", ""),
-        ("DataLens as published, MNIST, epsilon 1 (on the GPU 10)", training(datalens),
+        ("DataLens as published, MNIST: epsilon 1 on the CPU, 10 on the GPU", training(datalens),
          training(datalens_gpu), papers.memory("datalens:table1:mnist-eps1")),
-        ("G-PATE by its authors' code, epsilon 10, MNIST (on the GPU Fashion-MNIST)",
+        ("G-PATE by its authors' code, epsilon 10: MNIST on the CPU, Fashion-MNIST on the GPU",
          training(gpate), training(gpate_gpu),
          papers.memory("gpate:table1c:mnist-eps10-code")),
         ("GS-WGAN on MNIST, 2,000 small critics", "", training(

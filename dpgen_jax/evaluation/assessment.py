@@ -579,7 +579,7 @@ def _bounded(one: Finding) -> Bounded:
             "" if real is None else f"real records among themselves: {number(real.mean)}", worst))
     most = ("no guarantee bounds it" if one.allowed is None else
             f"the guarantee allows at most {number(float(one.allowed))}")
-    return _number("Attack: AUROC of the strongest that guesses who was trained on",
+    return _number("Attack: AUROC of the strongest membership attack",
                    f"{one.value.mean:.3f} \u00b1 {spread:.3f}", ("0.5 is chance", most))
 
 

@@ -181,7 +181,8 @@ def _tail_said(column: Column, ours: np.ndarray, theirs: np.ndarray,
                 f"{percent(float(np.mean(ours == ours.max())))} of the synthetic rows have exactly "
                 f"this value, and {percent(float(np.mean(theirs == ours.max())))} of the real "
                 f"ones, whose {side[1]} is {names[1]} and {side[0]} {names[3]}")
-        advice = f"declare wider bounds of {column.name} in the schema"
+        advice = (f"declare wider bounds of {column.name} if those of the schema end at "
+                  f"{names[0]}; otherwise {EPSILON}")
     return loss("tails", (column.name,), (far[0] * sign, far[1] * sign, noise), size,
                 (text, advice))
 

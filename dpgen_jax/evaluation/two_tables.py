@@ -86,7 +86,7 @@ def read(synthetic: Source, real: Source, label: str | None = None, test: Source
     spec, kept, encoded = _encoded(names, label, parts)
     left = [name for name in names if name not in kept]
     if left:
-        notes.append("columns whose texts hardly repeat, or are empty, are left out: "
+        notes.append("keys, empty columns and columns whose texts hardly repeat are left out: "
                      f"{listed(left)}")
     train, rest = (encoded[1], encoded[2]) if held_out else _halves(encoded[1])
     return Compared(_name(real), Real(spec, rest, train), _draw(encoded[0]), len(encoded[0][1]),
@@ -162,6 +162,9 @@ def _column(name: str, of_tables: Sequence[Sequence[str]], is_label: bool) -> Co
     made, *truth = of_tables
     present = [text for texts in truth for text in texts if text]
     if not present or (is_label and not all(text for texts in of_tables for text in texts)):
+        return None
+    if not is_label and draft.KEY.search(name) and all(
+            len({*texts}) == len(texts) and all(map(str.isdecimal, texts)) for texts in truth):
         return None
     if not is_label and (numbers := _numbers(name, of_tables, present)) is not None:
         return numbers

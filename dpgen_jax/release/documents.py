@@ -34,7 +34,7 @@ NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
 WEAK = 0.99
 """The probability of a right guess above which a guarantee is hardly a bound."""
 
-TEXTS = 2
+TEXTS = 3
 """The version of the words of the documents. privacy.json names it, so that an audit does not
 compare documents of other words."""
 INSTEAD = {"replace-one": "had been different", "add-remove": "had not been there",
@@ -205,14 +205,18 @@ def identifiers(privacy: Json, spec: Spec) -> tuple[str, ...]:
     made = [identifier.name for identifier in spec.identifiers]
     lines = []
     if made:
-        lines.append(f"{_few(made)}: declared as identifiers. Their values were never read, and "
-                     "new ones are made up in every sample.")
+        bought = any(note.startswith(BOUGHT) and ": kinds of " in note
+                     for note in data_notes(privacy))
+        lines.append(f"{_few(made)}: identifiers, by the schema. The generator did not learn from "
+                     "their values, and new ones are made up in every sample." + bought * (
+                         " Which kind a column has was estimated from the records, at a cost that "
+                         "epsilon includes."))
     if privacy["unit"] == guarantee.SUBJECT:
         lines.append(f"{noun(privacy)}: identifies which rows belong together. It was not learned "
                      "from, and the release does not contain it.")
-    others = "No other column is" if lines else "No column is"
-    return (*lines, f"{others} declared as an identifier. Check that none of the columns named "
-            "above identifies people directly.")
+    others = "no other column" if lines else "no column"
+    return (*lines, f"The schema names {others} as an identifier. Check that none of the columns "
+            "that the generator learned from identifies people directly.")
 
 
 def alarms(privacy: Json) -> tuple[str, ...]:
@@ -431,6 +435,8 @@ WIDTH = 78
 """Letters of a line of README.txt."""
 NAMED = 30
 """The most classes or columns that are named."""
+BOUGHT = "bought under differential privacy"
+"""The start of the public notes on a bought schema (`data.table.schema`)."""
 HELD_OUT = "held out for tests: "
 """The start of the public note on the held-out part (`data.parts.HELD_OUT_NOTE`)."""
 MEANINGS = {
@@ -543,8 +549,10 @@ def makes(spec: Spec) -> str:
         label_of = (f"; the label is {spec.label.name}: {_few(spec.label.categories)}"
                     if spec.labelled else "")
         filled = [column.name for column in spec.identifiers if not column.numbered]
+        made = [column.name for column in spec.identifiers if column.numbered]
         apart = ("".join(f"; {what}: {_few(columns)}" for what, columns in (
-            ("left out", spec.left_out), ("a placeholder in every row", filled)) if columns))
+            ("made-up identifiers", made), ("left out", spec.left_out),
+            ("a placeholder in every row", filled)) if columns))
         return f"Rows of a table with {number(len(names))} columns: {_few(names)}{label_of}{apart}."
     names = list(spec.class_names) or [str(i) for i in range(spec.classes)]
     colour = "grey" if spec.channels == 1 else "colour"

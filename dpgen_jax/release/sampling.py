@@ -494,8 +494,9 @@ class Sampler:
         if self._conditions.on_label:
             lines.append(f"{_texts(self._conditions.on_label)}: exact, by the model")
         if by_model:
-            lines.append(f"{_texts(by_model)}: exact, by the model, which makes "
-                         f"{100 * self._source.share:.3g} % of its records so; {accepted}")
+            lines.append(f"{_texts(by_model)}: exact, by the model "
+                         f"({100 * self._source.share:.3g} % of its records lie in this range); "
+                         f"{accepted}")
         if rest:
             lines.append(f"{_texts(rest)}: by rejection, {accepted}")
         return [*lines, *self._made.lines()]

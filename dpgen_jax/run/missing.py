@@ -315,7 +315,8 @@ def _said(document: Json, wanted: Wanted, budget: Budget, alone: float) -> str:
         labelled = f"there is no label, since {option('label')} names none"
     return (f"estimating the schema of {len(columns)} undeclared columns uses "
             f"{100 * wanted.share:.3g} % of the budget (epsilon {at_most(alone, 3)} at delta "
-            f"{at_most(budget.delta)} by itself), and the training gets the rest; {labelled}{lost}")
+            f"{at_most(budget.delta)} by itself, since the squares of Gaussian costs add up), and "
+            f"the training gets the rest; {labelled}{lost}")
 
 
 NAMES_SHARE = 0.1

@@ -225,9 +225,8 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
         what = ". ".join(f"{'; '.join(parts)} (declare {'them' if parts[1:] else 'it'}: {way})"
                          for way, parts in ways.items())
         raise UserError(f"{data.name}: this would be published without being covered by epsilon: "
-                        f"{what}. Declare it from what is known without the records, or pass "
-                        f"{option('accept_uncovered', True)}, and the statement will say `not "
-                        "covered`")
+                        f"{what}. Or pass {option('accept_uncovered', True)}, and the statement "
+                        "will say `not covered`")
 
 
 def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> sealing.Partition:

@@ -15,7 +15,6 @@ import contextlib
 import copy
 import dataclasses
 import math
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,7 +37,7 @@ from dpgen_jax.data.table import columns as table_columns
 from dpgen_jax.data.table import parsing, readings, schema, transform
 from dpgen_jax.data.table.columns import NULLS
 from dpgen_jax.data.table.columns import column as checked
-from dpgen_jax.data.table.draft import MAX_CATEGORIES, drafted_numbers, ordered
+from dpgen_jax.data.table.draft import KEY, MAX_CATEGORIES, drafted_numbers, ordered
 from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.readings import READINGS, Reading
 from dpgen_jax.data.table.schema import MAX_CLASSES
@@ -425,8 +424,6 @@ class Typed:
 
 CODES = 0.02
 """The part of whole numbers with a zero in front from which all are codes."""
-KEY = re.compile(r"(^|[^a-zA-Z])(?i:id|uid|uuid|guid|key|index|nr|no)$|[a-z]ID$")
-"""Names of columns of keys; names are public."""
 MIXED = 0.05
 """The part of cells of another kind from which a column may be one of categories."""
 COVERED_TEXTS = 0.9

@@ -195,9 +195,11 @@ def spent_line(ledger: Ledger, purchases: Events, steps: int) -> str:
              f"{at_most(delta)}")
     if len(parts) == 1:
         return f"{total}, all of it on {next(iter(parts))}"
-    listed = ", ".join(f"{what} {at_most(composition.epsilon_of(tuple(events), delta), 3)}"
-                       for what, events in parts.items())
-    return f"{total}; each part by itself: {listed}"
+    costs = {what: composition.epsilon_of(tuple(events), delta) for what, events in parts.items()}
+    listed = ", ".join(f"{what} {at_most(cost, 3)}" for what, cost in costs.items())
+    less = sum(costs.values()) > 1.001 * ledger.epsilon()
+    return (f"{total}; each part by itself: {listed}"
+            f"{' (composed, they cost less than their sum)' * less}")
 
 
 def _number(runs: list[Run]) -> str:

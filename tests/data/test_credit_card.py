@@ -28,7 +28,7 @@ def test_it_loads_unchanged(path):
     assert codes[:, 0].tolist() == [0, 100000, 172792]
     np.testing.assert_allclose(codes[:, -1], [149.62, 0, 2000], rtol=1e-5)
     assert data.private_notes == (
-        f"{path}: 1 values outside the declared bounds were clipped (column Amount: 1)",)
+        f"{path}: 1 values outside the bounds of the schema were clipped (column Amount: 1)",)
 
 
 def test_the_schema_without_time_says_so(path):

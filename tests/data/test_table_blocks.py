@@ -61,8 +61,8 @@ def test_what_is_read_stays_what_it_was_whatever_a_block_holds(read, rows):
     assert [digest(part) for part in (data.x_train, data.y_train, data.x_test, data.y_test)
             ] == DIGESTS
     odd, clipped, broken = data.private_notes
-    assert odd.endswith("read as its `odd` (column size: 143, Class: 270)")
-    assert clipped.endswith("bounds were clipped (column age: 62, pay: 87)")
+    assert odd.endswith("the value `odd` of the schema (column size: 143, Class: 270)")
+    assert clipped.endswith("of the schema were clipped (column age: 62, pay: 87)")
     assert broken.endswith("50 rows break the constraint age <= pay")
 
 

@@ -168,7 +168,8 @@ def test_the_epsilon_is_that_of_a_computation_by_hand(run):
 
 def test_what_the_data_holder_sees_is_in_no_file(trained):
     root, said = trained
-    assert "people.csv: 8 values outside the declared bounds were clipped (column pay: 8)" in said
+    assert ("people.csv: 8 values outside the bounds of the schema were clipped (column pay: 8)"
+            in said)
     assert "held.csv: 3 values outside" in said
     for name, content in runs.snapshot(root).items():
         assert b"clipped" not in content and b"values outside" not in content, name

@@ -66,7 +66,7 @@ def test_what_was_changed_is_for_the_data_holder_only(read):
     data = read(TEXT)
     clipped, absent = data.private_notes
     assert clipped.endswith(
-        "2 values outside the declared bounds were clipped (column age: 1, pay: 1)")
+        "2 values outside the bounds of the schema were clipped (column age: 1, pay: 1)")
     assert absent.endswith("no rows of the class 2 (column Class)")
     assert data.notes == (
         "column names, kinds, bounds, categories and classes are those of the schema",)
@@ -141,7 +141,8 @@ def test_undeclared_texts_count_as_other_where_the_schema_says_so(tmp_path):
     (tmp_path / "a.csv").write_text(TEXT.replace("?", "cooc").replace("cook", "chef"))
     data = load(f"csv:{tmp_path / 'a.csv'}", schema=str(tmp_path / "s.yaml"))
     assert decode(data.spec, data.x_train)[:, 2].tolist() == [2, 1, 2, 2]
-    assert any("2 texts outside the declared categories count as `other` (column job: 2)" in note
+    assert any("2 texts outside the categories of the schema count as `other` (column job: 2)"
+               in note
                for note in data.private_notes)
     (tmp_path / "a.csv").write_text(TEXT)
     with pytest.raises(UserError, match=r"line 4, column job: null \('\?'\)"):

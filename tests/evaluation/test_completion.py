@@ -124,7 +124,7 @@ def test_a_release_is_evaluated_on_a_frame_of_held_out_rows(release, capsys):
         dg.evaluate(release, test.drop(columns="ill"))
     odd = test.assign(ill=["maybe"] + list(test["ill"][1:]))
     assert dg.evaluate(release, odd, settings=settings).facts["n_test"] == 599
-    assert "private: frame: 1 cells that have no value" in capsys.readouterr().err
+    assert "private: frame: 1 cells that do not fit their column" in capsys.readouterr().err
 
 
 def test_rows_of_one_release_are_not_detected_among_each_other(release):

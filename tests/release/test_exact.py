@@ -27,11 +27,11 @@ def test_conditions_on_any_column_are_exact(made, where, counts, least):
                                      where=where), sampling.parse_conditions(where, made.spec)
     x, y = map(np.concatenate, zip(*sampler, strict=True))
     assert wanted.met(x).all() and wanted.classes()[y].all()
-    report = next(line for line in sampler.report() if "which makes" in line)
+    report = next(line for line in sampler.report() if "in this range" in line)
     assert sampler.met >= least * sampler.tries, report
     every, labels = release.arrays(60_000, seed=2)
     met = wanted.met(every)
-    share = float(report.split("which makes ")[1].split(" %")[0]) / 100
+    share = float(report.split("by the model (")[1].split(" %")[0]) / 100
     if "20|90" not in str(where):  # of which the model is told the range
         assert met.mean() == pytest.approx(share, abs=0.01)
     met &= wanted.classes()[labels]

@@ -139,9 +139,21 @@ def test_the_statement_names_who_made_it_and_when():
         page, text = Reading(files["statement.html"].decode()), files["README.txt"].decode()
         assert words in page.text and "script" not in page.tags
         assert sum(line.startswith("Guarantee:") for line in text.splitlines()) == 1
-        assert "ticket: declared as identifiers. Their values were never read" in page.text
+        assert "ticket: identifiers, by the schema. The generator did not learn from" in page.text
+        assert "made-up identifiers: ticket." in page.text
         assert f"{' '.join(HOSTILE.split())}: identifies which rows belong" in " ".join(
             page.text.split())
+
+
+@pytest.mark.parametrize("note", [
+    "bought under differential privacy from 1,500 records: kinds of ticket",
+    "column names, kinds, bounds, categories and classes are those of the schema"])
+def test_a_bought_identifier_is_not_called_unread(note):
+    spec = TableSpec(TABLE.columns, TABLE.label, 3,
+                     identifiers=(Identifier("ticket", "T-####", 0),))
+    said = " ".join(documents.identifiers(STAMPS["valid"] | {"data_notes": [note]}, spec))
+    assert ("was estimated from the records" in said) == note.startswith("bought")
+    assert "never read" not in said and "declared" not in said
 
 
 def test_the_page_for_the_data_holder_has_what_the_journal_knows():

@@ -37,6 +37,8 @@ from dpgen_jax.data.table.parsing import Cells
 from dpgen_jax.data.table.schema import ENCODING
 
 MAX_CATEGORIES = 100
+KEY = re.compile(r"(^|[^a-zA-Z])(?i:id|uid|uuid|guid|key|index|nr|no)$|[a-z]ID$")
+"""Names of columns of keys; names are public."""
 ENOUGH = 50
 """The fewest values from which the shape of a column of numbers is drafted."""
 SPIKE, AMONG = 0.1, 20

@@ -40,9 +40,9 @@ from dpgen_jax.data.table.schema import (
     of_lines,
 )
 
-ODD = "cells that have no value of their column are read as its `odd`"
-CLIPPED = "values outside the declared bounds were clipped"
-OTHER = "texts outside the declared categories count as `other`"
+ODD = "cells that do not fit their column are read as the value `odd` of the schema"
+CLIPPED = "values outside the bounds of the schema were clipped"
+OTHER = "texts outside the categories of the schema count as `other`"
 BROKEN = "rows break the constraint"
 DECLARE_NULL = "declare nullable: true"
 LONGEST_NAME = 500
