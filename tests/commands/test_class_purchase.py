@@ -150,7 +150,7 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
                    "--image-size=8", "--resume", "--delta", str(statement["delta"]), *QUICK])
     assert read_json(run / "release/privacy.json") == statement
-    again = evaluate.with_data_set(evaluate.Evaluate(run, Evaluation(), DataOptions()))
+    again = evaluate.with_data_set(evaluate.Evaluate(Evaluation(), DataOptions(), run))
     assert (again.data.class_names, again.data.image_size) == ("benign,malignant,*", 8)
     report = of_folder(run)
     assert report.exit_code == 0 and any("bought" in f.check for f in report.findings)

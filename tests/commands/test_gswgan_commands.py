@@ -107,7 +107,7 @@ def test_bad_words_get_one_line(place, call, words, text):
     before = {path.name for path in place.iterdir()}
     code, out, err = call(train, words[0], "--dataset", "npz:noise.npz", *FLAGS, *words[1:])
     assert code == 2 and text in err and err.count("\n") == 1, err
-    assert {path.name for path in place.iterdir()} == before and "release" not in out
+    assert {path.name for path in place.iterdir()} == before and "release:" not in out
 
 
 # --- runs in this process

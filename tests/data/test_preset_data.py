@@ -232,7 +232,8 @@ def test_every_system_trains_on_faces(method, roots, tmp_path):
     release = bundle.load(run)
     assert release.spec == ImageSpec(32, 32, 3, 2)
     assert release.sample(3)[0].shape == (3, 32, 32, 3)
-    args = evaluate.Evaluate(run, evaluate.Evaluation(), DataOptions(), roots["celeba"])
+    args = evaluate.Evaluate(
+        evaluate.Evaluation(), DataOptions(), run, dataset=roots["celeba"])
     tested = evaluate._held_out(args, release, run)
     options = preset_of(method, eps10(method, start)).options
     assert tested.options == {"kind": "celeba", "image_size": 32, **options}

@@ -89,7 +89,8 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     assert [event["count"] for event in statement["events"]
             if event["mechanism"].startswith("survey")] == [count] * 3
     assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
-    assert sum("bought under differential privacy" in note for note in statement["data_notes"]) == 4
+    notes = sum("bought under differential privacy" in note for note in statement["data_notes"])
+    assert notes in (4, 5)  # kinds, nulls, bounds and categories; special values, if noise shows any
     monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     train.command(["--resume", "run"])
     assert read_json(tmp_path / "run/release/privacy.json") == statement
@@ -99,5 +100,5 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     rows = parsing.read_csv(tmp_path / "rows.csv")
     assert coded(schema.read("run/schema.yaml"), rows).codes.shape == (20, HEADER.count(","))
     assert (tmp_path / "run").rename(tmp_path / "moved")
-    again = evaluate.with_data_set(evaluate.Evaluate(Path("moved"), Evaluation(), DataOptions()))
+    again = evaluate.with_data_set(evaluate.Evaluate(Evaluation(), DataOptions(), Path("moved")))
     assert again.data.schema == str(tmp_path / "moved/schema.yaml")

@@ -65,7 +65,7 @@ def test_both_ways_give_the_same_generator(tmp_path):
     assert lifecycle.load(tmp_path / "federated").arrays(3)[0].shape == (3, *fed.SPEC.shape)
     assert said[-1].startswith("release: ") and "unit client" in said[-1]
 
-    with pytest.raises(UserError, match="holds a run"):
+    with pytest.raises(UserError, match="already contains a run"):
         server.run(request, fed.SPEC, fed.Together(joined))
     other = dataclasses.replace(finished, budget=fed.OPEN)
     with pytest.raises(UserError, match="budget.epsilon was 8.0, now inf"):

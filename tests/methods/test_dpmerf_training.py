@@ -107,7 +107,7 @@ def test_a_release_of_a_whole_training_is_kept_where_a_resume_is_stopped(tmp_pat
     again = train(root, said, resume=True)
     assert small_datalens.equal(again.model, done.model)
     assert (root / "release" / "generator.safetensors").read_bytes() == before
-    assert any("is of more steps, and stays" in line for line in said)
+    assert any("comes from more steps, and is kept" in line for line in said)
 
 
 def test_sigterm_stops_it_with_a_release(whole, tmp_path, interrupt, monkeypatch, capsys):

@@ -210,7 +210,7 @@ def test_conditions_are_exact(fitted, wanted):
 @pytest.mark.slow
 def test_a_condition_that_cannot_be_met_or_named_is_refused(fitted):
     grid = verbs()[0].grid
-    with pytest.raises(UserError, match="is not a column; use one of age, sex, pay, mark or the label k"):
+    with pytest.raises(UserError, match="is not a column; use one of age, sex, pay, mark or the"):
         table_tree.conditional(grid, fitted, {"size": Wanted((1.0,))})
     empty = fitted | {"share": np.array([1.0, 0.0, 0.0], np.float32)}
     with pytest.raises(UserError, match="makes no record with kind as given"):

@@ -160,7 +160,7 @@ def test_a_folder_needs_numpy_alone(call, tmp_path):
     refused = alone("--n", "9", "--max-tries", "3", "--where", "pay=1", "--out", "y.csv")
     assert "widen the conditions, or raise --max-tries" in refused.stderr
     refused = alone("--where", "sex=x", "--out", "y.csv")
-    assert refused.returncode == 2 and refused.stderr.startswith("error: sex=x: 'x' is no value")
+    assert refused.returncode == 2 and refused.stderr.startswith("error: sex=x: 'x' is not a value")
 
 
 @pytest.mark.parametrize("spec", [

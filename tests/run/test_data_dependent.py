@@ -253,7 +253,7 @@ def test_what_is_published_is_fixed_when_the_run_begins(tmp_path, name, value):
     changed(files, name, value)
     before = snapshot(files.root)
     for refused in (costs.publication_price, costs.publish):
-        with pytest.raises(UserError, match=r"does not belong to the configuration of .*config.json"):
+        with pytest.raises(UserError, match=r"not belong to the configuration of .*config.json"):
             refused(files.root)
     assert snapshot(files.root) == before
 

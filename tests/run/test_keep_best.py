@@ -266,7 +266,7 @@ def test_a_release_that_cannot_judge_is_refused(tmp_path, judge_run):
     with pytest.raises(UserError, match="cannot judge: its statement is 'none"):
         monitor.judging_cost(seeded, protects_clients=False)
     alone = dataclasses.replace(options, public_dataset=f"release:{judge_run / 'release'}")
-    with pytest.raises(UserError, match="holds no ledger.jsonl, .* name the folder of the run"):
+    with pytest.raises(UserError, match="has no ledger.jsonl, .* name the folder of the run"):
         monitor.judging_cost(alone, protects_clients=False)
     shutil.copytree(judge_run, tmp_path / "swapped")
     runs.files(tmp_path / "swapped").released.write_text('{"generator_sha256": "0"}')

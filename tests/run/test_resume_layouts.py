@@ -57,7 +57,7 @@ def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
 
 def test_a_state_that_never_fits_is_refused_before_anything_is_spent(monkeypatch, tmp_path):
     monkeypatch.setattr(capacity, "memory", lambda: 3e4)
-    with pytest.raises(UserError, match="takes .* the memory here is 0.0 GB"):
+    with pytest.raises(UserError, match="takes .* this machine has 0.0 GB"):
         runs.train(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -192,8 +192,8 @@ def test_processes_of_one_machine_share_its_memory(monkeypatch, machines, fits):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fits", "says"), [
-    (True, "as much as the state while a checkpoint is written beside the training"),
-    (False, "the training waits for its checkpoints, as a copy of the state does not fit")])
+    (True, "while a checkpoint is written, the state takes twice its memory"),
+    (False, "the training waits for its checkpoints, since a second copy")])
 def test_the_run_says_what_a_checkpoint_costs(tmp_path, monkeypatch, compiled_once, fits, says):
     monkeypatch.setattr(capacity, "copy_fits", lambda method: fits)
     _, said = runs.train(tmp_path / "run", steps=1)
