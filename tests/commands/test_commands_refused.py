@@ -29,7 +29,7 @@ def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
     assert code == 2
     assert "run already contains a run; resume it with python -m dpgen_jax.train --resume run" in (
         one_line(err))
-    assert runs.snapshot(run) == before and "release" not in out
+    assert runs.snapshot(run) == before and "release:" not in out
 
 
 @pytest.mark.parametrize("command", [account, publish])

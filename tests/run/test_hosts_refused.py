@@ -51,7 +51,7 @@ def test_what_cannot_be_is_said_before_anything_is_there(place, more, change, li
 def test_a_rehearsal_that_the_leader_refuses_ends_all(place):
     """The leader alone rehearses, and the other waits for it."""
     codes, said = processes.train(words("--dry-run", "--devices=7"), 2, 1, place)
-    assert codes == [2, 2] and said.count("--devices 7: only 1 are there") == 1, said
+    assert codes == [2, 2] and said.count("--devices 7: only 1 are available") == 1, said
     assert "another process has ended" in (place / "1.err").read_text(), said
     assert "Traceback" not in said and "coordination" not in said, said
 

@@ -8,7 +8,7 @@ import runs
 import small_datalens
 
 from dpgen_jax.aggregation.noise import OsBits
-from dpgen_jax.core.config import Budget
+from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import gpate
 from dpgen_jax.run import lifecycle
@@ -34,7 +34,8 @@ def test_a_run_beyond_its_planned_steps_says_where_it_stands(tmp_path, monkeypat
     def run(resume: bool) -> tuple[int, str]:
         said: list[str] = []
         request = lifecycle.Resolved("gpate", None, CONFIG, Budget(1.5, 1e-3), runs.RUNTIME,
-                                    tmp_path / "run", resume)
+                                    tmp_path / "run", resume,
+                                    monitor=MonitorOptions(verbose=True))
         release = lifecycle.run(request, from_arrays(*runs.images(), 3), said.append,
                                 Notices(said.append))
         text = "\n".join([*said, capsys.readouterr().err])
