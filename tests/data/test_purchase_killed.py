@@ -90,7 +90,7 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
             if event["mechanism"].startswith("survey")] == [count] * 3
     assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
     notes = sum("bought under differential privacy" in note for note in statement["data_notes"])
-    assert notes in (4, 5)  # kinds, nulls, bounds and categories; special values, if noise shows any
+    assert notes in (4, 5)  # kinds, nulls, bounds and categories; perhaps special values
     monkeypatch.setattr(purchase, "buy_schema", lambda *args: pytest.fail("bought again"))
     train.command(["--resume", "run"])
     assert read_json(tmp_path / "run/release/privacy.json") == statement
