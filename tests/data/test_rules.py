@@ -196,8 +196,8 @@ def test_visits_keep_all_rules_and_their_shares(tmp_path, monkeypatch):
             PREGNANT, *FUNCTIONS]))
     Path("visits.yaml").write_text(text)
     frame.to_csv("visits.csv", index=False)
-    release = dg.fit("csv:visits.csv", schema="visits.yaml", epsilon=10.0, delta=1e-5, seed=1, follows=True,
-                     out=tmp_path / "run", verbose=False)
+    release = dg.fit("csv:visits.csv", schema="visits.yaml", epsilon=10.0, delta=1e-5, seed=1,
+                     follows=True, out=tmp_path / "run", verbose=False)
     made = release.sample(4000, seed=1)
     day = made["admission"].astype(str).str[:10]
     assert (made["arrived"].astype(str).str[:10] == day).all()
