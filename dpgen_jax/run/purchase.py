@@ -429,7 +429,7 @@ MIXED = 0.05
 COVERED_TEXTS = 0.9
 """The part of the cells that the categories of a mixed column must have."""
 OPEN = 0.02
-"""The part of the texts without a name from which further names are asked for."""
+"""From this part of texts without a name, another query of names is made."""
 RARE = 0.1
 """Texts without a name count for at least this part of the rows, where names are asked for again.
 """
@@ -604,7 +604,7 @@ class Found:
         return "" if self._question is None else "bins"
 
     def answered(self, answer: Answer) -> None:
-        """Takes an answer to what was asked last."""
+        """Takes the answer to the last query."""
         if self._pending == "names":
             self.names |= answer.names
             self._noise = answer.sigma

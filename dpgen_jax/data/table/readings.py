@@ -117,7 +117,7 @@ EITHER = SAMPLE.replace(month=3, day=4)
 """Moments whose texts show the shape of a format; the latter reads with the month before the day
 and after it."""
 LARGEST = 2.0**53
-"""Whole numbers beyond it are not told apart as numbers: they are texts."""
+"""Doubles do not distinguish whole numbers beyond it, so these are texts."""
 
 
 def _signed(edges: np.ndarray) -> np.ndarray:

@@ -151,7 +151,7 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class Implies:
-    """Where all of `first` hold `then` holds. Broken rows take the value of `then`."""
+    """Requires `then` wherever all of `first` hold. Broken rows take the value of `then`."""
 
     first: tuple[Condition, ...]
     then: Condition
@@ -170,8 +170,8 @@ class Implies:
     def mended(self, table: np.ndarray) -> np.ndarray:
         """Returns broken rows, float64 [n, K], mended."""
         table, then = table.copy(), self.then
-        beside = {"<": -then.field.step, ">": then.field.step}.get(then.sign, 0.0)
-        table[:, then.field.at] = then.value + beside
+        shift = {"<": -then.field.step, ">": then.field.step}.get(then.sign, 0.0)
+        table[:, then.field.at] = then.value + shift
         return table
 
 
@@ -614,11 +614,11 @@ def _check_then(then: Condition) -> None:
     if then.sign in ("<", ">") and not field.step:
         raise UserError(f"{column.name} has no nearest number; write {then.sign}=")
     inside = low <= then.value <= high or then.value in column.special or np.isnan(then.value)
-    beside = {"<": -1, ">": 1}.get(then.sign, 0) * field.step
+    shift = {"<": -1, ">": 1}.get(then.sign, 0) * field.step
     is_written = (column.kind != "continuous" or np.isnan(then.value)
                   or transform.rounded(column, np.array([then.value]))[0] == then.value)
     whole = column.kind == "continuous" or np.isnan(then.value) or then.value.is_integer()
-    if not (inside and is_written and whole) or (beside and not low <= then.value + beside <= high):
+    if not (inside and is_written and whole) or (shift and not low <= then.value + shift <= high):
         raise UserError(f"{column.name} has no such value within its bounds")
 
 
